@@ -24,13 +24,14 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Data-parallel training with whole gradients on every rank. */
+/** Data-parallel training in which every rank gets all averaged gradients. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class GradientReducerContract {
   private static final ReducerConfig DEFAULTS = ReducerConfig.defaults();
 
-  /** Every gradient in a bucket of its own. */
-  private static final ReducerConfig APART = DEFAULTS.withBucketBytes(1).withFirstBucketBytes(1);
+  /** One gradient per bucket. */
+  private static final ReducerConfig UNBUCKETED =
+      DEFAULTS.withBucketBytes(1).withFirstBucketBytes(1);
 
   abstract BackendUnderTest underTest();
 
@@ -66,7 +67,7 @@ abstract class GradientReducerContract {
         .toArray();
   }
 
-  /** Says that a gradient is so many times the number of ranks. */
+  /** Asserts that every element of a gradient is {@code times} the number of ranks. */
   private static void assertGradient(double times, Rank rank, Buffer buffer) {
     assertAll(times * rank.size(), rank, buffer);
   }
@@ -76,7 +77,7 @@ abstract class GradientReducerContract {
     assertArrayEquals(expected, download(rank, buffer));
   }
 
-  /** Returns so many parameters, "p0" and on, every other one with a gradient that is copied. */
+  /** Returns parameters "p0", "p1" and so on; every other one has its own gradient buffer. */
   private static List<Parameter> parameters(Rank rank, int count) {
     List<Parameter> parameters = new ArrayList<>();
     for (int i = 0; i < count; i++) {
@@ -183,7 +184,7 @@ abstract class GradientReducerContract {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 3);
-            try (GradientReducer reducer = open(rank, parameters, APART)) {
+            try (GradientReducer reducer = open(rank, parameters, UNBUCKETED)) {
               Parameter last = parameters.get(2);
               set(rank, reducer.gradient(last), 2 * rank.rank() + 1, rank.stream());
               reducer.markReady(last, rank.stream());
@@ -212,7 +213,7 @@ abstract class GradientReducerContract {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, count);
-            try (GradientReducer reducer = open(rank, parameters, APART)) {
+            try (GradientReducer reducer = open(rank, parameters, UNBUCKETED)) {
               for (int step = 0; step < 4; step++) {
                 List<Integer> order = new ArrayList<>(IntStream.range(0, count).boxed().toList());
                 Collections.rotate(order, rank.rank() + step);
@@ -276,7 +277,7 @@ abstract class GradientReducerContract {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 3);
-            try (GradientReducer reducer = open(rank, parameters, APART)) {
+            try (GradientReducer reducer = open(rank, parameters, UNBUCKETED)) {
               for (Parameter parameter : parameters) {
                 set(rank, reducer.gradient(parameter), 2 * rank.rank() + 1, rank.stream());
               }
@@ -296,7 +297,7 @@ abstract class GradientReducerContract {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 2);
-            try (GradientReducer reducer = open(rank, parameters, APART)) {
+            try (GradientReducer reducer = open(rank, parameters, UNBUCKETED)) {
               Runnable backward =
                   () -> {
                     for (Parameter parameter : parameters) {
@@ -328,7 +329,7 @@ abstract class GradientReducerContract {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 2);
-            try (GradientReducer reducer = open(rank, parameters, APART)) {
+            try (GradientReducer reducer = open(rank, parameters, UNBUCKETED)) {
               IllegalStateException failure = new IllegalStateException("out of memory");
               assertEquals(
                   failure,
@@ -360,7 +361,7 @@ abstract class GradientReducerContract {
               for (Parameter parameter : parameters) {
                 set(rank, reducer.gradient(parameter), 4 * n, rank.stream());
               }
-              // The last two on rank 0 alone, the first two on no rank.
+              // The last two are marked on rank 0 only, the first two on no rank.
               if (rank.rank() == 0) {
                 reducer.markReady(parameters.get(2), rank.stream());
                 reducer.markReady(parameters.get(3), rank.stream());
@@ -406,7 +407,7 @@ abstract class GradientReducerContract {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 3);
-            try (GradientReducer reducer = open(rank, parameters, APART)) {
+            try (GradientReducer reducer = open(rank, parameters, UNBUCKETED)) {
               set(rank, reducer.gradient(parameters.get(0)), 2 * rank.rank() + 1, rank.stream());
               reducer.markReady(parameters.get(2), rank.stream());
               assertEquals(

@@ -30,11 +30,11 @@ import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Operations captured once and launched many times. */
+/** Graphs: operations that are captured once and launched repeatedly. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class GraphsContract {
   // Less than the timeout of the suite's communicators.
-  private static final long LONGEST_END_SECONDS = 10;
+  private static final long MAX_CLOSE_SECONDS = 10;
 
   abstract BackendUnderTest underTest();
 
@@ -221,7 +221,7 @@ abstract class GraphsContract {
             Buffer value = rank.ints(5);
             rank.stream().synchronize();
             AtomicReference<Throwable> refusal = new AtomicReference<>();
-            Runnable elsewhere =
+            Runnable otherThread =
                 () ->
                     refusal.set(
                         assertThrows(
@@ -230,7 +230,7 @@ abstract class GraphsContract {
                                 rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream())));
             capture(
                     rank,
-                    () -> assertDoesNotThrow(() -> Thread.ofPlatform().start(elsewhere).join()))
+                    () -> assertDoesNotThrow(() -> Thread.ofPlatform().start(otherThread).join()))
                 .close();
             assertTrue(
                 refusal.get().getMessage().contains("captures this stream"),
@@ -243,25 +243,26 @@ abstract class GraphsContract {
   void capturingThreadIsNotRetained() throws InterruptedException {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Stream stream = ranks.rank(0).stream();
-      WeakReference<Thread> captor = captureElsewhere(stream);
+      WeakReference<Thread> thread = captureInNewThread(stream);
       long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
-      while (captor.get() != null && System.nanoTime() < end) {
+      while (thread.get() != null && System.nanoTime() < end) {
         System.gc();
         Thread.sleep(1);
       }
-      assertNull(captor.get(), () -> "held by " + stream);
+      assertNull(thread.get(), () -> "retained by " + stream);
     }
   }
 
-  /** Captures nothing in a thread of its own; returns the thread, which has ended. */
-  private static WeakReference<Thread> captureElsewhere(Stream stream) throws InterruptedException {
+  /** Captures an empty graph in a new thread; returns that thread, which has ended. */
+  private static WeakReference<Thread> captureInNewThread(Stream stream)
+      throws InterruptedException {
     CompletableFuture<Graph> captured = new CompletableFuture<>();
-    Thread captor =
+    Thread thread =
         Thread.ofPlatform()
             .start(() -> captured.complete(Graph.capture(List.of(stream), () -> {}).getFirst()));
-    captor.join();
+    thread.join();
     captured.getNow(null).close();
-    return new WeakReference<>(captor);
+    return new WeakReference<>(thread);
   }
 
   private static void refused(String call, Executable use) {
@@ -319,7 +320,7 @@ abstract class GraphsContract {
             long start = System.nanoTime();
             end.accept(rank.comm());
             long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - start);
-            assertTrue(seconds < LONGEST_END_SECONDS, () -> seconds + " s");
+            assertTrue(seconds < MAX_CLOSE_SECONDS, () -> seconds + " s");
             IllegalStateException thrown =
                 assertThrows(IllegalStateException.class, () -> graph.launch(rank.stream()));
             assertEquals(refusal + rank.comm(), thrown.getMessage());
@@ -329,7 +330,7 @@ abstract class GraphsContract {
             try {
               rank.stream().synchronize();
             } catch (NcclException expected) {
-              // An abort is reported once for each stream; a close is not.
+              // An abort is reported once on each stream; a close is not.
             }
           });
     }

@@ -24,8 +24,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Which operations may share memory in one group. They have no order, so none may write what
- * another one reads or writes; only memory that this rank's part of an operation uses counts.
+ * Which operations of one group may share memory. The operations have no order, so none may write
+ * memory that another reads or writes. Only memory that an operation uses on this rank counts.
  */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class GroupMemoryContract {
@@ -35,15 +35,15 @@ abstract class GroupMemoryContract {
     return Math.min(2, underTest().maxRanks());
   }
 
-  /** The buffers of rank 0, which is every operation's root, and the operation to be called. */
+  /** The communicator, stream and buffers of rank 0, which is the root of every operation. */
   private static final class Root {
     final Communicator comm;
     final Stream stream;
     final int n;
-    // What another operation uses too: two elements, or as many for each rank.
+    // Shared with another operation: two elements, and two for each rank.
     final Buffer part;
     final Buffer whole;
-    // What no other operation uses.
+    // Used by one operation only.
     final Buffer ownPart;
     final Buffer ownWhole;
 
@@ -145,7 +145,7 @@ abstract class GroupMemoryContract {
     }
   }
 
-  /** Has rank 0 call both, in either order; the other ranks stay out of it. */
+  /** Checks that rank 0 may not group both operations, in either order; other ranks do nothing. */
   private void assertRefused(String one, Use first, String another, Use second) {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
@@ -158,7 +158,7 @@ abstract class GroupMemoryContract {
             }
             Buffer value = rank.ints(1);
             rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
-            assertArrayEquals(new int[] {rank.size()}, rank.downloadInts(value), "goes on");
+            assertArrayEquals(new int[] {rank.size()}, rank.downloadInts(value), "still works");
           });
     }
   }
@@ -265,7 +265,7 @@ abstract class GroupMemoryContract {
     }
   }
 
-  /** Returns the same addresses as another rank may see them. */
+  /** Returns a view of the same memory for another rank. */
   private static Buffer sameAddressOn(Rank rank, Buffer value) {
     return value.memoryType() == Buffer.MemoryType.HOST
         ? Buffer.ofHostSegment(value.segment(), value.type(), value.count())
@@ -446,7 +446,7 @@ abstract class GroupMemoryContract {
             int n = rank.size();
             boolean root = rank.rank() == 0;
             Buffer written = rank.ints(1, 1);
-            // The other ranks name, where only the root's buffer is used, what others write.
+            // Where only the root's buffer is used, the other ranks pass one that others write.
             Buffer spare = root ? rank.ints(5, 6) : written;
             Buffer copied = rank.ints(0, 0);
             Buffer reduced = root ? rank.ints(0, 0) : written;

@@ -26,7 +26,7 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Communicators that gain ranks. */
+/** Communicators with all ranks of a parent and additional ones. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class GrowContract {
   private static final Duration LIMIT = Duration.ofSeconds(15);
@@ -34,13 +34,13 @@ abstract class GrowContract {
   abstract BackendUnderTest underTest();
 
   @BeforeEach
-  void onlyWhereTheLibraryCan() {
+  void assumeSupported() {
     try (Backend backend = underTest().open(1)) {
       assumeTrue(backend.supports(Feature.GROW), "needs a newer library");
     }
   }
 
-  @ParameterizedTest(name = "{0} ranks become {1}, by an id of rank {2}")
+  @ParameterizedTest(name = "{0} ranks become {1}, id from rank {2}")
   @CsvSource({"1, 2, 0", "2, 3, 0", "2, 4, 1", "3, 5, 1", "4, 8, 2"})
   void existingRanksKeepTheirNumbersAndNewOnesFollow(int before, int after, int root) {
     assumeTrue(underTest().maxRanks() >= after, "needs " + after + " ranks");
@@ -63,7 +63,7 @@ abstract class GrowContract {
             rank.close();
           },
           ranks::abort);
-      ranks.each(rank -> assertEquals(before, sum(rank, rank.comm(), 1), "the parent goes on"));
+      ranks.each(rank -> assertEquals(before, sum(rank, rank.comm(), 1), "the parent still works"));
     }
   }
 
@@ -72,11 +72,11 @@ abstract class GrowContract {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
-      UniqueId first = null;
+      UniqueId previous = null;
       for (int round = 0; round < 3; round++) {
         UniqueId id = rank.comm().newGrowId();
-        assertFalse(id.equals(first), "an id was given twice");
-        first = id;
+        assertFalse(id.equals(previous), "the ids are unique");
+        previous = id;
         RankThreads.run(
             2,
             r ->
@@ -155,7 +155,7 @@ abstract class GrowContract {
               () ->
                   assertThrows(NcclTimeoutException.class, () -> rank.comm().grow(2, id, config)));
       assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
-      assertEquals(5, sum(rank, rank.comm(), 5), "the parent goes on");
+      assertEquals(5, sum(rank, rank.comm(), 5), "the parent still works");
     }
   }
 
@@ -197,12 +197,12 @@ abstract class GrowContract {
     if (id == null) {
       return rank.comm().grow(after, underTest().config());
     }
-    UniqueId made = rank.comm().newGrowId();
-    id.complete(made);
-    return rank.comm().grow(after, made, underTest().config());
+    UniqueId growId = rank.comm().newGrowId();
+    id.complete(growId);
+    return rank.comm().grow(after, growId, underTest().config());
   }
 
-  /** NCCL wants a device for each rank, and the backend was opened for those that were there. */
+  /** NCCL needs one device per rank, and the backend was opened for the existing ranks. */
   private CommunicatorConfig onDevice(Ranks ranks, int rank) {
     return underTest().config().withDevice(rank % ranks.backend().devices().size());
   }

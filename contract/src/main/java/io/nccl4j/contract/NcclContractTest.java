@@ -34,16 +34,16 @@ class NcclContractTest extends ContractSuite {
     }
 
     private boolean reducesFloat8(Backend backend) {
-      var alone = backend.newCommunicator(backend.newUniqueId(), 1, 0, config());
-      try (var stream = alone.newStream();
-          Buffer one = alone.newBuffer(DataType.FLOAT8E4M3, 1)) {
-        alone.allReduce(one, one, ReduceOp.SUM, stream);
+      var single = backend.newCommunicator(backend.newUniqueId(), 1, 0, config());
+      try (var stream = single.newStream();
+          Buffer one = single.newBuffer(DataType.FLOAT8E4M3, 1)) {
+        single.allReduce(one, one, ReduceOp.SUM, stream);
         stream.synchronize();
         return true;
       } catch (IllegalArgumentException unsupported) {
         return false;
       } finally {
-        alone.close();
+        single.close();
       }
     }
 

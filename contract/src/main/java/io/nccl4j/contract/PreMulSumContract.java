@@ -15,7 +15,7 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The operator that multiplies each rank's data with that rank's own scalar. */
+/** The operator that multiplies each rank's data by that rank's scalar before summing. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class PreMulSumContract {
   abstract BackendUnderTest underTest();
@@ -184,10 +184,10 @@ abstract class PreMulSumContract {
     rank.comm().allReduce(value, result, op, rank.stream());
     rank.comm().reduce(value, value, op, n - 1, rank.stream());
     double[] values = {expected, expected, expected, expected, expected};
-    Expected answer = Expected.near(type, values, new double[5]);
-    answer.check(rank.download(result), () -> "allReduce of " + type + " on " + rank);
+    Expected sums = Expected.near(type, values, new double[5]);
+    sums.check(rank.download(result), () -> "allReduce of " + type + " on " + rank);
     if (rank.rank() == n - 1) {
-      answer.check(rank.download(value), () -> "reduce of " + type + " on " + rank);
+      sums.check(rank.download(value), () -> "reduce of " + type + " on " + rank);
     }
   }
 }

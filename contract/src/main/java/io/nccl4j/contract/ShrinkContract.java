@@ -30,7 +30,7 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Communicators that lose ranks, in order or not. */
+/** Communicators without some of their parent's ranks, after an orderly end or an abort. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class ShrinkContract {
   private static final Duration LIMIT = Duration.ofSeconds(15);
@@ -38,7 +38,7 @@ abstract class ShrinkContract {
   abstract BackendUnderTest underTest();
 
   @BeforeEach
-  void onlyWhereTheLibraryCan() {
+  void assumeSupported() {
     try (Backend backend = underTest().open(1)) {
       assumeTrue(backend.supports(Feature.SHRINK), "needs a newer library");
     }
@@ -78,10 +78,10 @@ abstract class ShrinkContract {
                 assertEquals(n - 1, rest.size());
               }
             }
-            assertEquals(n, sum(rank, rank.comm(), 1), "the parent goes on, with all ranks");
+            assertEquals(n, sum(rank, rank.comm(), 1), "the parent still works with all ranks");
             assertFalse(rank.comm().isAborted());
             try (Communicator all = rank.comm().split(0, 0)) {
-              assertEquals(n, all.size(), "and can be split by all");
+              assertEquals(n, all.size(), "all ranks can split the parent");
             }
           });
     }
@@ -96,9 +96,9 @@ abstract class ShrinkContract {
       for (int rank = 0; rank < n - 1; rank++) {
         others.add(rank);
       }
-      try (Communicator alone = shrink(last, others, ShrinkMode.FINISH_FIRST)) {
-        assertEquals(1, alone.size());
-        assertEquals(7, sum(last, alone, 7));
+      try (Communicator single = shrink(last, others, ShrinkMode.FINISH_FIRST)) {
+        assertEquals(1, single.size());
+        assertEquals(7, sum(last, single, 7));
       }
     }
   }
@@ -131,9 +131,9 @@ abstract class ShrinkContract {
           Rank rank = ranks.rank(r);
           try (Communicator rest =
               assertTimeout(LIMIT, () -> shrink(rank, Set.of(2), ShrinkMode.ABORT_FIRST))) {
-            assertTrue(told(rank) > 0, "what was not finished is told");
+            assertTrue(reportedFailures(rank) > 0, "unfinished work is reported");
             assertEquals(2, rest.size());
-            assertEquals(2, sum(rank, rest, 1), "on the very stream that was stuck");
+            assertEquals(2, sum(rank, rest, 1), "on the stream that was stuck");
             assertTrue(rank.comm().isAborted());
           }
           rank.free();
@@ -177,7 +177,7 @@ abstract class ShrinkContract {
             () -> rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream()));
     assertTrue(refused.getMessage().startsWith("revoked: Communicator["), refused::toString);
     assertThrows(IllegalStateException.class, () -> rank.comm().newGrowId());
-    assertTrue(rank.comm().isOpen(), "it is still to be closed");
+    assertTrue(rank.comm().isOpen(), "the parent must still be closed");
     rank.comm().close();
     assertFalse(rank.comm().isOpen());
     ranks.rank(1).comm().abort();
@@ -206,7 +206,7 @@ abstract class ShrinkContract {
   void interruptEndsShrinkAndIsPreserved() throws Exception {
     assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
     Ranks ranks = Ranks.of(underTest(), 3, underTest().config().withBlocking(false));
-    CompletableFuture<Boolean> kept = new CompletableFuture<>();
+    CompletableFuture<Boolean> interrupted = new CompletableFuture<>();
     Thread thread =
         Thread.ofPlatform()
             .daemon()
@@ -214,16 +214,17 @@ abstract class ShrinkContract {
                 () -> {
                   try {
                     shrink(ranks.rank(0), Set.of(1), ShrinkMode.FINISH_FIRST);
-                    kept.completeExceptionally(new AssertionError("rank 2 never came"));
-                  } catch (CancellationException interrupted) {
-                    kept.complete(Thread.interrupted());
+                    interrupted.completeExceptionally(
+                        new AssertionError("the shrink succeeded without rank 2"));
+                  } catch (CancellationException expected) {
+                    interrupted.complete(Thread.interrupted());
                   } catch (RuntimeException another) {
-                    kept.completeExceptionally(another);
+                    interrupted.completeExceptionally(another);
                   }
                 });
     Thread.sleep(100);
     thread.interrupt();
-    assertTrue(kept.get(LIMIT.toSeconds(), TimeUnit.SECONDS));
+    assertTrue(interrupted.get(LIMIT.toSeconds(), TimeUnit.SECONDS));
     ranks.abort();
     ranks.close();
   }
@@ -266,7 +267,7 @@ abstract class ShrinkContract {
             .getMessage());
   }
 
-  /** Makes ranks that all but one wait in a collective for the one. */
+  /** Returns ranks that all wait in a collective for the absent one. */
   private Ranks stuckWithoutRank(int absent, int n) {
     assumeTrue(underTest().maxRanks() >= n, "needs " + n + " ranks");
     Ranks ranks = Ranks.of(underTest(), n, underTest().config().withBlocking(false));
@@ -285,16 +286,14 @@ abstract class ShrinkContract {
     return ranks;
   }
 
-  /**
-   * Returns how often waiting for the stream tells of an end: a rank's own, or its peers' before.
-   */
-  private static int told(Rank rank) {
+  /** Returns how often the stream reports a failure: this rank's abort, or a peer's before it. */
+  private static int reportedFailures(Rank rank) {
     for (int times = 0; ; times++) {
       try {
         rank.stream().synchronize(LIMIT);
         return times;
-      } catch (NcclException end) {
-        assertTrue(times < 2, end::toString);
+      } catch (NcclException failure) {
+        assertTrue(times < 2, failure::toString);
       }
     }
   }

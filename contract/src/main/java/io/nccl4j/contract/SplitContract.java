@@ -17,7 +17,7 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Communicators made of communicators. */
+/** Communicators split from a parent communicator. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class SplitContract {
   abstract BackendUnderTest underTest();
@@ -73,7 +73,7 @@ abstract class SplitContract {
                 assertEquals(n - 1, sum(rank, rest, 1));
               }
             }
-            assertEquals(n, sum(rank, rank.comm(), 1), "the parent goes on");
+            assertEquals(n, sum(rank, rank.comm(), 1), "the parent still works");
           });
     }
   }
@@ -101,7 +101,7 @@ abstract class SplitContract {
   @MethodSource("rankCounts")
   void oneThreadSplitsAllRanksInGroup(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
-      List<Communicator> made = new ArrayList<>();
+      List<Communicator> created = new ArrayList<>();
       Group.run(
           () ->
               ranks.inOneThread(
@@ -109,14 +109,14 @@ abstract class SplitContract {
                     if (rank.rank() == 0) {
                       rank.comm().splitNoColor();
                     } else {
-                      made.add(rank.comm().split(rank.rank() % 2, 0));
+                      created.add(rank.comm().split(rank.rank() % 2, 0));
                     }
                   }));
-      for (int i = 0; i < made.size(); i++) {
-        assertEquals(i / 2, made.get(i).rank());
-        assertTrue(made.get(i).isOpen());
+      for (int i = 0; i < created.size(); i++) {
+        assertEquals(i / 2, created.get(i).rank());
+        assertTrue(created.get(i).isOpen());
       }
-      RankThreads.run(made.size(), i -> made.get(i).close());
+      RankThreads.run(created.size(), i -> created.get(i).close());
     }
   }
 
@@ -158,8 +158,8 @@ abstract class SplitContract {
   }
 
   private static void splitAndFail(Rank rank) {
-    Communicator forgotten = rank.comm().split(1, 0);
-    throw new ArithmeticException("after " + forgotten);
+    Communicator dropped = rank.comm().split(1, 0);
+    throw new ArithmeticException("after " + dropped);
   }
 
   @Test
