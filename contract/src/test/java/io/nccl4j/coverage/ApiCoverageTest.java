@@ -22,21 +22,22 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * {@code docs/api-coverage.md} is what would be made now. {@code -Dapi.coverage=write} makes it.
+ * {@code docs/api-coverage.md} is up to date. {@code -Dapi.coverage=write} writes it before the
+ * check.
  */
 class ApiCoverageTest {
-  private static final String HOW =
+  private static final String STALE =
       "docs/api-coverage.md is stale; run scripts/api-coverage and commit what it writes";
   private static final Path CALLED = Checkout.ROOT.resolve("target/called");
   private static final boolean WRITE = "write".equals(System.getProperty("api.coverage"));
 
-  /** Needs no record; the columns of what was called are taken as they stand. */
+  /** Needs no recorded calls: takes the columns of called functions from the committed page. */
   @Test
   void pageMatchesHeadersJavadocAndEvidence() throws IOException {
     check(ApiCoverage.render(ApiCoverage.committed()));
   }
 
-  /** Needs what the library's tests and the suite have recorded, so it runs after both. */
+  /** Needs the calls recorded by the library's tests and by the suite, so it runs after both. */
   @Test
   @Tag("api-coverage")
   void pageMatchesFunctionsCalledByTests() throws IOException {
@@ -47,7 +48,7 @@ class ApiCoverageTest {
     ApiCoverage.Called called =
         new ApiCoverage.Called(
             ApiCoverage.recorded(standIn),
-            // What ran with a GPU is not what this column is about.
+            // This column is about machines without a GPU.
             Driver.present()
                 ? ApiCoverage.committed().onRealLibraries()
                 : ApiCoverage.recorded(real));
@@ -58,7 +59,7 @@ class ApiCoverageTest {
     if (WRITE) {
       Files.writeString(ApiCoverage.PAGE, page);
     }
-    assertEquals(page, Files.readString(ApiCoverage.PAGE), HOW);
+    assertEquals(page, Files.readString(ApiCoverage.PAGE), STALE);
   }
 
   private static void requireRecord(Path record) {
@@ -86,7 +87,7 @@ class ApiCoverageTest {
     int end = form.lastIndexOf('.');
     String type = form.substring(0, Math.max(0, end)).replace('.', '$');
     return Stream.of("", "nccl.", "cuda.", "rendezvous.")
-        .flatMap(room -> methods("io.nccl4j." + room + type))
+        .flatMap(prefix -> methods("io.nccl4j." + prefix + type))
         .anyMatch(method -> method.getName().equals(form.substring(end + 1)));
   }
 
@@ -134,6 +135,6 @@ class ApiCoverageTest {
 
   @Test
   void javadocNamesFirstReleaseOfEachFunction() throws IOException {
-    assertEquals(Map.of(), ApiCoverage.releasesThatTheJavadocGetsWrong());
+    assertEquals(Map.of(), ApiCoverage.wrongReleasesInJavadoc());
   }
 }
