@@ -1,7 +1,7 @@
 /*
- * Measures a row of an all-reduce (float32, sum) of one rank as nccl-tests does: one operation that is waited for, then a
- * number of them one after the other, timed until the stream has completed them. Waiting is a loop of cudaStreamQuery,
- * ncclCommGetAsyncError and yield. Printed are the microseconds of one operation, out of place and in place, for each cycle.
+ * Measures a row of an all-reduce (float32, sum) of one rank as nccl-tests does: runs one operation and waits for it, then
+ * times a number of consecutive operations until the stream has completed them. It waits in a loop of cudaStreamQuery,
+ * ncclCommGetAsyncError and sched_yield. Prints the microseconds per operation, out of place and in place, for each cycle.
  *
  *   nccl_row BYTES ITERATIONS CYCLES
  */
@@ -11,7 +11,7 @@
 #include <nccl.h>
 #include <sched.h>
 
-/* The longest row that nccl-tests has by default: the operations of a smaller one use the buffers further and further on. */
+/* The largest row of nccl-tests by default. The operations of a smaller row use successive parts of the buffers. */
 enum { MOST_BYTES = 32 << 20 };
 
 static ncclComm_t comm;

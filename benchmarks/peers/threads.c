@@ -1,6 +1,6 @@
 /*
- * All-reduce by threads that share their memory: each sums its part of all inputs and stores it to all outputs. What
- * plain C takes for the passes over memory that the reference makes in process.
+ * All-reduce by threads that share memory: each sums its part of all inputs and stores it to all outputs. This is the time of
+ * plain C for the passes over memory that the reference makes in process.
  *
  *   threads RANKS fused|tiles MODE... SIZE...
  */
@@ -29,7 +29,7 @@ static int ranks, spins, fused;
 static barrier gate;
 static slot slots[MOST_RANKS];
 
-/* Where threads share a processor, whoever waits keeps another from coming. */
+/* If threads share a processor, a waiting thread yields, so that the others can arrive. */
 static void await_all(void) {
   int before = atomic_load_explicit(&gate.passed, memory_order_relaxed);
   if (atomic_fetch_add_explicit(&gate.arrived, 1, memory_order_acq_rel) == ranks - 1) {
@@ -102,7 +102,7 @@ static void all_reduce(void *self, float *send, float *recv, size_t count) {
   await_all();
 }
 
-static double meet(void *self, double value) {
+static double max_over_ranks(void *self, double value) {
   ((slot *)self)->value = value;
   await_all();
   double most = value;
@@ -115,7 +115,7 @@ static int sizes;
 static char **arguments;
 
 static void *run(void *self) {
-  measured peer = {self, (int)((slot *)self - slots), ranks, 0, all_reduce, meet};
+  measured peer = {self, (int)((slot *)self - slots), ranks, 0, all_reduce, max_over_ranks};
   measure(&peer, sizes, arguments);
   return NULL;
 }
@@ -129,7 +129,7 @@ int main(int count, char **given) {
   arguments = given + 3;
   pthread_t threads[MOST_RANKS];
   for (int rank = 0; rank < ranks; rank++) {
-    if (pthread_create(&threads[rank], NULL, run, &slots[rank])) die("no thread");
+    if (pthread_create(&threads[rank], NULL, run, &slots[rank])) die("cannot create a thread");
   }
   for (int rank = 0; rank < ranks; rank++) pthread_join(threads[rank], NULL);
   return 0;

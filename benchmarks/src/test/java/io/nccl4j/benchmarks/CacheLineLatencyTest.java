@@ -52,7 +52,7 @@ class CacheLineLatencyTest {
   void twoProcessorsAreMeasured() throws Exception {
     assumeTrue(PROCESSORS > 1, "there is one processor");
     double nanoseconds = built().measure().orElseThrow();
-    assertTrue(nanoseconds > 1 && nanoseconds < 1e6, "no way takes " + nanoseconds + " ns");
+    assertTrue(nanoseconds > 1 && nanoseconds < 1e6, "implausible: " + nanoseconds + " ns");
   }
 
   @Test
@@ -74,7 +74,7 @@ class CacheLineLatencyTest {
     return new CacheLineLatency(List.of(program.toString()));
   }
 
-  /** The first that this process may use: a container may have others than the first of all. */
+  /** Returns the first processor that this process may use, which need not be processor 0. */
   private static String firstProcessor() throws Exception {
     try (Stream<String> lines = Files.lines(Path.of("/proc/self/status"))) {
       return lines

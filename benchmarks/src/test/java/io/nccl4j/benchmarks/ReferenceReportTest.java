@@ -27,12 +27,12 @@ class ReferenceReportTest {
 
   @Test
   void missingResultsAreReported() throws Exception {
-    String none = "What a cache line takes from one processor to another was not measured.";
+    String none = "The time of a cache line from one processor to another was not measured.";
     assertEquals(none, line());
     assertEquals(none, line(NOT_MEASURED, NOT_MEASURED));
   }
 
-  /** Returns the third line: it follows the machine and the rounds. */
+  /** Returns the third line of the report, after the machine and the rounds. */
   private static String line(OptionalDouble... handoffs) throws Exception {
     Measurements measurements = new Measurements();
     List.of(handoffs).forEach(measurements::addHandoff);
