@@ -30,7 +30,7 @@ abstract class GradientReducerContract {
   private static final ReducerConfig DEFAULTS = ReducerConfig.defaults();
 
   /** One gradient per bucket. */
-  private static final ReducerConfig UNBUCKETED =
+  private static final ReducerConfig ONE_PER_BUCKET =
       DEFAULTS.withBucketBytes(1).withFirstBucketBytes(1);
 
   abstract BackendUnderTest underTest();
@@ -39,7 +39,7 @@ abstract class GradientReducerContract {
     return underTest().rankCounts(1, 2, 3, 4);
   }
 
-  private int few() {
+  private int fewRanks() {
     return Math.min(3, underTest().maxRanks());
   }
 
@@ -138,7 +138,7 @@ abstract class GradientReducerContract {
 
   @Test
   void gradientWithoutBufferIsInBucketAndInitiallyZero() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 2);
@@ -156,7 +156,7 @@ abstract class GradientReducerContract {
 
   @Test
   void gradientsOfDifferentTypesUseSeparateBuckets() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -179,12 +179,12 @@ abstract class GradientReducerContract {
 
   @Test
   void firstBucketIsReducedBeforeLastGradientIsMarked() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 3);
-            try (GradientReducer reducer = open(rank, parameters, UNBUCKETED)) {
+            try (GradientReducer reducer = open(rank, parameters, ONE_PER_BUCKET)) {
               Parameter last = parameters.get(2);
               set(rank, reducer.gradient(last), 2 * rank.rank() + 1, rank.stream());
               reducer.markReady(last, rank.stream());
@@ -213,7 +213,7 @@ abstract class GradientReducerContract {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, count);
-            try (GradientReducer reducer = open(rank, parameters, UNBUCKETED)) {
+            try (GradientReducer reducer = open(rank, parameters, ONE_PER_BUCKET)) {
               for (int step = 0; step < 4; step++) {
                 List<Integer> order = new ArrayList<>(IntStream.range(0, count).boxed().toList());
                 Collections.rotate(order, rank.rank() + step);
@@ -245,7 +245,7 @@ abstract class GradientReducerContract {
 
   @Test
   void gradientsMayBeMarkedOnSeveralStreams() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -272,12 +272,12 @@ abstract class GradientReducerContract {
 
   @Test
   void gradientsMayBeMarkedByAnotherThread() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 3);
-            try (GradientReducer reducer = open(rank, parameters, UNBUCKETED)) {
+            try (GradientReducer reducer = open(rank, parameters, ONE_PER_BUCKET)) {
               for (Parameter parameter : parameters) {
                 set(rank, reducer.gradient(parameter), 2 * rank.rank() + 1, rank.stream());
               }
@@ -292,12 +292,12 @@ abstract class GradientReducerContract {
 
   @Test
   void noSyncReducesNothingUntilNextBackward() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 2);
-            try (GradientReducer reducer = open(rank, parameters, UNBUCKETED)) {
+            try (GradientReducer reducer = open(rank, parameters, ONE_PER_BUCKET)) {
               Runnable backward =
                   () -> {
                     for (Parameter parameter : parameters) {
@@ -325,11 +325,11 @@ abstract class GradientReducerContract {
 
   @Test
   void failedBackwardInNoSyncLeavesReducerUsable() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 2);
-            try (GradientReducer reducer = open(rank, parameters, UNBUCKETED)) {
+            try (GradientReducer reducer = open(rank, parameters, ONE_PER_BUCKET)) {
               IllegalStateException failure = new IllegalStateException("out of memory");
               assertEquals(
                   failure,
@@ -351,7 +351,7 @@ abstract class GradientReducerContract {
 
   @Test
   void unusedParametersContributeZerosIfAllowed() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -378,7 +378,7 @@ abstract class GradientReducerContract {
 
   @Test
   void accumulatedGradientOfParameterUnusedLastIsReduced() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -402,12 +402,12 @@ abstract class GradientReducerContract {
 
   @Test
   void finishSucceedsOnceMissingParametersAreMarked() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 3);
-            try (GradientReducer reducer = open(rank, parameters, UNBUCKETED)) {
+            try (GradientReducer reducer = open(rank, parameters, ONE_PER_BUCKET)) {
               set(rank, reducer.gradient(parameters.get(0)), 2 * rank.rank() + 1, rank.stream());
               reducer.markReady(parameters.get(2), rank.stream());
               assertEquals(

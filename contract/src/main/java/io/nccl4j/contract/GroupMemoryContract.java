@@ -31,7 +31,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 abstract class GroupMemoryContract {
   abstract BackendUnderTest underTest();
 
-  private int few() {
+  private int fewRanks() {
     return Math.min(2, underTest().maxRanks());
   }
 
@@ -102,7 +102,7 @@ abstract class GroupMemoryContract {
 
   @ParameterizedTest
   @MethodSource("writerNames")
-  void writeThenReadIsRefused(String name) {
+  void writeAndReadIsRefused(String name) {
     Use writer = writers().get(name);
     Use reader = r -> r.comm.send(r.whole.slice(1, 1), 0, r.stream);
     assertRefused(name + " of ", writer, "send of ", reader);
@@ -110,7 +110,7 @@ abstract class GroupMemoryContract {
 
   @ParameterizedTest
   @MethodSource("writerNames")
-  void writeThenWriteIsRefused(String name) {
+  void writeAndWriteIsRefused(String name) {
     Use writer = writers().get(name);
     Use another = r -> r.comm.recv(r.whole.slice(1, 1), 0, r.stream);
     assertRefused(name + " of ", writer, "recv of ", another);
@@ -118,7 +118,7 @@ abstract class GroupMemoryContract {
 
   @ParameterizedTest
   @MethodSource("readerNames")
-  void readThenWriteIsRefused(String name) {
+  void readAndWriteIsRefused(String name) {
     Use reader = readers().get(name);
     Use writer = r -> r.comm.recv(r.whole.slice(1, 1), 0, r.stream);
     assertRefused(name + " of ", reader, "recv of ", writer);
@@ -147,7 +147,7 @@ abstract class GroupMemoryContract {
 
   /** Checks that rank 0 may not group both operations, in either order; other ranks do nothing. */
   private void assertRefused(String one, Use first, String another, Use second) {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             if (rank.rank() == 0) {
@@ -206,7 +206,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void sameBufferInPlaceTwiceIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(rank.rank(), 1);
@@ -225,7 +225,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void conflictAcrossStreamsAndCommunicatorsIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1);
@@ -246,7 +246,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void conflictBetweenRanksOfOneThreadIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.rank(0);
       List<Rank> all = ranks.all();
       Rank last = all.getLast();
@@ -275,7 +275,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void nestedGroupsAreCheckedWhenOutermostEnds() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1);
@@ -298,7 +298,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void conflictInCapturedGroupIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1);
@@ -326,7 +326,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void operationsOfFailedInnerGroupDoNotConflict() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1);
@@ -349,7 +349,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void adjacentRangesAreAccepted() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();
@@ -368,7 +368,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void readsOfTheSameMemoryAreAccepted() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();
@@ -394,7 +394,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void inPlaceOperationsDoNotConflictWithThemselves() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Communicator comm = rank.comm();
@@ -440,7 +440,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void buffersUnusedOnThisRankDoNotConflict() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();
@@ -476,7 +476,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void inPlaceBroadcastOnlyReadsOnRoot() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();
@@ -500,7 +500,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void selfSendAndReceiveInPlaceAreAccepted() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();
@@ -528,7 +528,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void selfSendAndReceiveThatOverlapAreRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Communicator comm = rank.comm();
@@ -563,7 +563,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void emptyOperationsDoNotConflict() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();
@@ -586,7 +586,7 @@ abstract class GroupMemoryContract {
   @Test
   void hundredsOfDisjointSlicesAreAccepted() {
     int count = 512;
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();

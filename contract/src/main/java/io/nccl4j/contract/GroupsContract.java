@@ -40,7 +40,7 @@ abstract class GroupsContract {
     return underTest().rankCounts(1, 2, 3, 5, 8);
   }
 
-  private int few() {
+  private int fewRanks() {
     return Math.min(2, underTest().maxRanks());
   }
 
@@ -118,7 +118,7 @@ abstract class GroupsContract {
 
   @Test
   void nestedGroupsLaunchWhenOutermostEnds() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       List<Buffer> values = new ArrayList<>();
       ranks.inOneThread(rank -> values.add(rank.ints(1)));
@@ -139,7 +139,7 @@ abstract class GroupsContract {
 
   @Test
   void exceptionInGroupLaunchesNothingAndIsRethrown() {
-    int n = few();
+    int n = fewRanks();
     IllegalArgumentException cause = new IllegalArgumentException("from the lambda");
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -164,7 +164,7 @@ abstract class GroupsContract {
 
   @Test
   void invalidArgumentInGroupLaunchesNothing() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -186,7 +186,7 @@ abstract class GroupsContract {
 
   @Test
   void failedInnerGroupIsDroppedAndOuterContinues() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -213,7 +213,7 @@ abstract class GroupsContract {
 
   @Test
   void groupLaunchesNothingBeforeItsEnd() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -272,7 +272,7 @@ abstract class GroupsContract {
 
   @Test
   void groupMayUseSeveralStreams() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -432,7 +432,7 @@ abstract class GroupsContract {
             reduce.accept(mine);
             inAnotherThread(() -> reduce.accept(1 - mine));
           }
-          // Two collectives ahead of the other rank, so neither completes a pair on this thread.
+          // Two collectives ahead of the other rank; this thread calls neither of them on both.
           reduce.accept(0);
           reduce.accept(0);
           inAnotherThread(() -> reduce.accept(1));

@@ -23,8 +23,9 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
 
 /**
- * Closing buffers and streams that pending work uses. It is refused at once for pending
- * collectives, and succeeds once their work is known to be complete.
+ * Closing buffers and streams that pending work uses. While a collective is pending, {@code close}
+ * throws at once, although the object is then closed; memory and stream are released later. Once
+ * the work is known to be complete, {@code close} succeeds.
  */
 abstract class PendingUseContract {
   private static final Duration LIMIT = Duration.ofSeconds(20);
@@ -48,7 +49,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void bufferOfPendingSliceIsNotClosed() {
+  void closingBufferWithPendingSliceThrows() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Buffer whole = stuck.comm().newBuffer(DataType.INT32, 8);
       Buffer part = whole.slice(4, 4);

@@ -142,7 +142,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void callsBeforeRecordingStillRecordEachRepeat() {
+  void repeatedCallsAreRecordedAfterRecordingStarts() {
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(
           rank -> {

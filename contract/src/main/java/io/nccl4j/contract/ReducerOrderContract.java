@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Test;
 
 /**
  * The order of a reducer's work on the device. The tests block streams until they open a gate, so
- * that work that does not wait as it should is seen to run too early.
+ * that work that does not wait as it should is copy to run too early.
  */
 abstract class ReducerOrderContract {
   private static final ReducerConfig DEFAULTS = ReducerConfig.defaults();
@@ -71,7 +71,7 @@ abstract class ReducerOrderContract {
           Parameter early = Parameter.of("early", floats(rank, 0, 0), copied);
           Parameter late = Parameter.of("late", floats(rank, 0, 0, 0));
           Buffer seven = floats(rank, 7, 7);
-          Buffer seen = rank.allocate(DataType.FLOAT32, 2);
+          Buffer copy = rank.allocate(DataType.FLOAT32, 2);
           try (Stream blocked = rank.comm().newStream();
               GradientReducer reducer =
                   GradientReducer.open(
@@ -82,11 +82,11 @@ abstract class ReducerOrderContract {
             reducer.markReady(late, rank.stream());
             assertEquals(1, reducer.bucketsLaunched());
             reducer.finish(rank.stream());
-            seen.copyFromAsync(copied, rank.stream());
+            copy.copyFromAsync(copied, rank.stream());
             assertBlocked(reducer.stream());
             assertBlocked(rank.stream());
             gate.join();
-            assertArrayEquals(new float[] {7, 7}, download(seen, rank.stream()));
+            assertArrayEquals(new float[] {7, 7}, download(copy, rank.stream()));
           }
         });
   }
@@ -129,7 +129,7 @@ abstract class ReducerOrderContract {
           Buffer gradient = floats(rank, 1, 1);
           Parameter parameter = Parameter.of("w", floats(rank, 0, 0), gradient);
           Buffer seven = floats(rank, 7, 7);
-          Buffer seen = rank.allocate(DataType.FLOAT32, 2);
+          Buffer copy = rank.allocate(DataType.FLOAT32, 2);
           try (Stream blocked = rank.comm().newStream();
               GradientReducer reducer =
                   GradientReducer.open(
@@ -141,10 +141,10 @@ abstract class ReducerOrderContract {
             gradient.copyFromAsync(seven, blocked);
             reducer.noSync(() -> reducer.markReady(parameter, blocked));
             reducer.finish(rank.stream());
-            seen.copyFromAsync(gradient, rank.stream());
+            copy.copyFromAsync(gradient, rank.stream());
             assertBlocked(rank.stream());
             gate.join();
-            assertArrayEquals(new float[] {7, 7}, download(seen, rank.stream()));
+            assertArrayEquals(new float[] {7, 7}, download(copy, rank.stream()));
           }
         });
   }
@@ -155,7 +155,7 @@ abstract class ReducerOrderContract {
         (rank, gate) -> {
           Parameter parameter = Parameter.of("w", floats(rank, 1, 2, 3, 4));
           Buffer stepped = floats(rank, 5, 6, 7, 8);
-          Buffer seen = rank.allocate(DataType.FLOAT32, 4);
+          Buffer copy = rank.allocate(DataType.FLOAT32, 4);
           try (Stream blocked = rank.comm().newStream();
               ShardedReducer reducer =
                   ShardedReducer.open(rank.comm(), List.of(parameter), DEFAULTS, rank.stream())) {
@@ -165,10 +165,10 @@ abstract class ReducerOrderContract {
             block(blocked, gate);
             reducer.shards().getFirst().values().copyFromAsync(stepped, blocked);
             reducer.gatherParameters(blocked);
-            seen.copyFromAsync(parameter.value(), blocked);
+            copy.copyFromAsync(parameter.value(), blocked);
             assertBlocked(reducer.stream());
             gate.join();
-            assertArrayEquals(new float[] {5, 6, 7, 8}, download(seen, blocked));
+            assertArrayEquals(new float[] {5, 6, 7, 8}, download(copy, blocked));
           }
         });
   }

@@ -24,7 +24,7 @@ import org.junit.jupiter.api.function.Executable;
 abstract class RepeatedCallsContract {
   abstract BackendUnderTest underTest();
 
-  private int few() {
+  private int fewRanks() {
     return Math.min(2, underTest().maxRanks());
   }
 
@@ -42,7 +42,7 @@ abstract class RepeatedCallsContract {
 
   @Test
   void callWithOtherArgumentsIsCheckedAnew() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       int n = ranks.size();
       ranks.each(
           rank -> {
@@ -65,7 +65,7 @@ abstract class RepeatedCallsContract {
 
   @Test
   void repeatedCallWithClosedBufferIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer send = rank.comm().newBuffer(DataType.INT32, 4);
@@ -92,7 +92,7 @@ abstract class RepeatedCallsContract {
 
   @Test
   void repeatedCallWithClosedStreamIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1, 2);
@@ -109,7 +109,7 @@ abstract class RepeatedCallsContract {
 
   @Test
   void repeatedCallOnAbortedCommunicatorIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1, 2);
@@ -130,7 +130,7 @@ abstract class RepeatedCallsContract {
 
   @Test
   void repeatedCallAfterAbortIsRefusedAndAbortReported() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       Buffer[] values = new Buffer[ranks.size()];
       ranks.each(
           rank -> {
@@ -153,7 +153,7 @@ abstract class RepeatedCallsContract {
 
   @Test
   void repeatedCallIsGroupedAndCaptured() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       int n = ranks.size();
       ranks.each(
           rank -> {
@@ -186,7 +186,7 @@ abstract class RepeatedCallsContract {
 
   @Test
   void bufferClosedWithinRepeatedGroupIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       int n = ranks.size();
       ranks.each(
           rank -> {
@@ -219,7 +219,7 @@ abstract class RepeatedCallsContract {
 
   @Test
   void operatorClosedWithinGroupIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       int n = ranks.size();
       ranks.each(
           rank -> {

@@ -35,7 +35,7 @@ abstract class ShardedReducerContract {
     return underTest().rankCounts(1, 2, 3, 4);
   }
 
-  private int few() {
+  private int fewRanks() {
     return Math.min(3, underTest().maxRanks());
   }
 
@@ -149,7 +149,7 @@ abstract class ShardedReducerContract {
   @Test
   void gatherZeroesBucketGradientsAndKeepsCopiedOnes() {
     onEach(
-        few(),
+        fewRanks(),
         (rank, reducer, a, b) -> {
           set(rank, reducer.gradient(a), rank.rank() + 7);
           set(rank, reducer.gradient(b), rank.rank() + 7);
@@ -171,7 +171,7 @@ abstract class ShardedReducerContract {
   @Test
   void stepCallsOutOfOrderAreRefused() {
     onEach(
-        few(),
+        fewRanks(),
         (rank, reducer, a, b) -> {
           String notFinished =
               "gatherParameters comes after finish, once in each step; there are no new parameters to gather";

@@ -33,13 +33,13 @@ abstract class StreamsContract {
 
   abstract BackendUnderTest underTest();
 
-  private int few() {
+  private int fewRanks() {
     return Math.min(3, underTest().maxRanks());
   }
 
   @Test
   void streamRunsWorkInCallOrder() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.allocate(DataType.UINT8, 100_000);
@@ -58,7 +58,7 @@ abstract class StreamsContract {
 
   @Test
   void collectivesAreOrderedWithCopiesAndFills() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -77,7 +77,7 @@ abstract class StreamsContract {
 
   @Test
   void eventOrdersTwoStreams() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -200,7 +200,7 @@ abstract class StreamsContract {
 
   @Test
   void completionStageCompletesWhenWorkIsDone() throws Exception {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -215,7 +215,7 @@ abstract class StreamsContract {
 
   @Test
   void dependentStageMayEnqueueMoreWork() throws Exception {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
