@@ -49,7 +49,7 @@ class Reducer {
     }
   }
 
-  double most(double value) {
+  double maximum(double value) {
     AllreduceOptions options(context_);
     options.setOutput(&value, 1);
     options.setReduceFunction([](void *to, const void *a, const void *b, size_t n) { gloo::max<double>(to, a, b, n); });
@@ -101,7 +101,7 @@ void all_reduce(void *self, float *send, float *recv, size_t count) {
 }
 
 double max_over_ranks(void *self, double value) {
-  return static_cast<Reducer *>(self)->most(value);
+  return static_cast<Reducer *>(self)->maximum(value);
 }
 
 void run(int rank, int ranks, const std::string &folder, int count, char **given) {

@@ -36,7 +36,7 @@ typedef struct {
   float *source, *send, *recv;
 } memory;
 
-enum { MOST_BATCHES = 1000, ALIGNMENT = 64, PERIOD = 1021, WRONG_RESULT = 3 };
+enum { MAX_BATCHES = 1000, ALIGNMENT = 64, PERIOD = 1021, WRONG_RESULT = 3 };
 
 static float *allocate(size_t bytes) {
   void *memory = NULL;
@@ -75,7 +75,7 @@ static double batch(const measured *peer, sizing size, memory at, int copies, in
 static void measure_size(const measured *peer, sizing size, memory at, const char *mode) {
   size_t count = size.bytes / sizeof(float);
   int rewrites = strcmp(mode, "rewritten") == 0;
-  double taken[MOST_BATCHES], copying[MOST_BATCHES];
+  double taken[MAX_BATCHES], copying[MAX_BATCHES];
   check(peer, at, count);
   for (int i = 0; i < size.warm_ups; i++) peer->all_reduce(peer->self, at.send, at.recv, count);
   for (int i = 0; i < size.batches; i++) {
@@ -93,21 +93,21 @@ static void measure_size(const measured *peer, sizing size, memory at, const cha
 static int parse(const char *argument, sizing *size) {
   int read = sscanf(argument, "%zu:%d:%d:%d", &size->bytes, &size->warm_ups, &size->batches, &size->operations);
   if (read == 0) return 0;
-  if (read != 4 || size->bytes % sizeof(float) || size->batches < 1 || size->batches > MOST_BATCHES || size->operations < 1)
+  if (read != 4 || size->bytes % sizeof(float) || size->batches < 1 || size->batches > MAX_BATCHES || size->operations < 1)
     die("a size is BYTES:WARM_UPS:BATCHES:OPERATIONS");
   return 1;
 }
 
 /* Measures every size in every mode. */
 static void measure(const measured *peer, int count, char **arguments) {
-  size_t most = 0;
+  size_t max_bytes = 0;
   sizing size;
   for (int i = 0; i < count; i++) {
-    if (parse(arguments[i], &size) && size.bytes > most) most = size.bytes;
+    if (parse(arguments[i], &size) && size.bytes > max_bytes) max_bytes = size.bytes;
   }
-  memory at = {allocate(most), NULL, allocate(most)};
-  at.send = peer->in_place ? at.recv : allocate(most);
-  for (size_t i = 0; i < most / sizeof(float); i++) at.source[i] = (float)(peer->rank + 1) * (float)(i % PERIOD);
+  memory at = {allocate(max_bytes), NULL, allocate(max_bytes)};
+  at.send = peer->in_place ? at.recv : allocate(max_bytes);
+  for (size_t i = 0; i < max_bytes / sizeof(float); i++) at.source[i] = (float)(peer->rank + 1) * (float)(i % PERIOD);
   for (int i = 0; i < count; i++) {
     if (!parse(arguments[i], &size)) continue;
     for (int mode = 0; mode < count; mode++) {

@@ -14,9 +14,9 @@ static void all_reduce(void *self, float *send, float *recv, size_t count) {
 
 static double max_over_ranks(void *self, double value) {
   (void)self;
-  double most;
-  if (MPI_Allreduce(&value, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD) != MPI_SUCCESS) die("MPI_Allreduce failed");
-  return most;
+  double max;
+  if (MPI_Allreduce(&value, &max, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD) != MPI_SUCCESS) die("MPI_Allreduce failed");
+  return max;
 }
 
 int main(int count, char **given) {

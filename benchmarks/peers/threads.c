@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 64, TILE = 1024, SPINS = 200, LINE = 16 };
+enum { MAX_RANKS = 64, TILE = 1024, SPINS = 200, LINE = 16 };
 
 typedef struct {
   _Alignas(64) atomic_int arrived;
@@ -27,7 +27,7 @@ typedef struct {
 
 static int ranks, spins, fused;
 static barrier gate;
-static slot slots[MOST_RANKS];
+static slot slots[MAX_RANKS];
 
 /* If threads share a processor, a waiting thread yields, so that the others can arrive. */
 static void await_all(void) {
@@ -105,10 +105,10 @@ static void all_reduce(void *self, float *send, float *recv, size_t count) {
 static double max_over_ranks(void *self, double value) {
   ((slot *)self)->value = value;
   await_all();
-  double most = value;
-  for (int rank = 0; rank < ranks; rank++) most = slots[rank].value > most ? slots[rank].value : most;
+  double max = value;
+  for (int rank = 0; rank < ranks; rank++) max = slots[rank].value > max ? slots[rank].value : max;
   await_all();
-  return most;
+  return max;
 }
 
 static int sizes;
@@ -122,12 +122,12 @@ static void *run(void *self) {
 
 int main(int count, char **given) {
   ranks = count > 3 ? atoi(given[1]) : 0;
-  if (ranks < 2 || ranks > MOST_RANKS) die("threads RANKS fused|tiles MODE... SIZE...");
+  if (ranks < 2 || ranks > MAX_RANKS) die("threads RANKS fused|tiles MODE... SIZE...");
   fused = strcmp(given[2], "fused") == 0;
   spins = ranks > sysconf(_SC_NPROCESSORS_ONLN) ? 0 : SPINS;
   sizes = count - 3;
   arguments = given + 3;
-  pthread_t threads[MOST_RANKS];
+  pthread_t threads[MAX_RANKS];
   for (int rank = 0; rank < ranks; rank++) {
     if (pthread_create(&threads[rank], NULL, run, &slots[rank])) die("cannot create a thread");
   }

@@ -20,7 +20,7 @@ import java.util.function.Predicate;
 final class Measurements {
   private final Map<PeerProgram, Map<Cell, List<Measurement>>> results = new LinkedHashMap<>();
   private final Set<PeerProgram> wrong = new LinkedHashSet<>();
-  private final List<OptionalDouble> handoffs = new ArrayList<>();
+  private final List<OptionalDouble> cacheLineLatencies = new ArrayList<>();
 
   /**
    * The best program of a kind at a size and mode.
@@ -39,13 +39,13 @@ final class Measurements {
    * Adds the time of a cache line from one processor to another, in nanoseconds; empty if it was
    * not measured.
    */
-  void addHandoff(OptionalDouble nanoseconds) {
-    handoffs.add(nanoseconds);
+  void addCacheLineLatency(OptionalDouble nanoseconds) {
+    cacheLineLatencies.add(nanoseconds);
   }
 
   /** Returns the times of a cache line, in the order in which they were added. */
-  List<OptionalDouble> handoffs() {
-    return Collections.unmodifiableList(handoffs);
+  List<OptionalDouble> cacheLineLatencies() {
+    return Collections.unmodifiableList(cacheLineLatencies);
   }
 
   /** Excludes a program that produced a wrong result, and removes its measurements. */

@@ -37,7 +37,7 @@ final class PeerPrograms {
   }
 
   /** Returns the program that measures the latency of a cache line; empty if it was not built. */
-  Optional<CacheLineLatency> handoff() {
+  Optional<CacheLineLatency> cacheLineLatency() {
     Path program = folder.resolve("handoff");
     return Files.isExecutable(program)
         ? Optional.of(new CacheLineLatency(List.of(program.toString())))

@@ -125,11 +125,11 @@ public final class ReferencePeers {
     ReferencePeers peers = new ReferencePeers(quick);
     System.err.println("trial of all settings");
     peers.choose(all, rows);
-    peers.handOff(all);
+    peers.measureCacheLine(all);
     for (int round = 1; round <= rounds; round++) {
       System.err.printf("round %d of %d%n", round, rounds);
       peers.round(round);
-      peers.handOff(all);
+      peers.measureCacheLine(all);
     }
     String report = new ReferenceReport(peers.measurements, rounds).text();
     System.out.print(report);
@@ -193,14 +193,14 @@ public final class ReferencePeers {
     }
   }
 
-  private void handOff(PeerPrograms all) throws IOException, InterruptedException {
-    Optional<CacheLineLatency> program = all.handoff();
+  private void measureCacheLine(PeerPrograms all) throws IOException, InterruptedException {
+    Optional<CacheLineLatency> program = all.cacheLineLatency();
     if (program.isPresent()) {
       OptionalDouble nanoseconds = program.get().measure();
       System.err.println(
           "cache line from one processor to another, nanoseconds: "
               + (nanoseconds.isPresent() ? nanoseconds.getAsDouble() : "not measured"));
-      measurements.addHandoff(nanoseconds);
+      measurements.addCacheLineLatency(nanoseconds);
     }
   }
 

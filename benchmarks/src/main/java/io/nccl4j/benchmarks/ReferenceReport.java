@@ -66,7 +66,7 @@ final class ReferenceReport {
   String text() throws IOException {
     StringBuilder text = new StringBuilder(Page.machine());
     text.append("Median of %d rounds. Microseconds of one all-reduce.%n".formatted(rounds));
-    text.append(handoffs());
+    text.append(cacheLineLatencies());
     for (ReferenceRanks.Mode mode : ReferenceRanks.Mode.values()) {
       for (int ranks : ReferencePeers.RANKS) {
         text.append(inProcess(ranks, mode.toString()));
@@ -85,12 +85,12 @@ final class ReferenceReport {
    * Returns a line with the latency of a cache line, which determines the cost of communication
    * between ranks and may change if a virtual machine is moved.
    */
-  private String handoffs() {
-    if (measurements.handoffs().stream().allMatch(OptionalDouble::isEmpty)) {
+  private String cacheLineLatencies() {
+    if (measurements.cacheLineLatencies().stream().allMatch(OptionalDouble::isEmpty)) {
       return "The time of a cache line from one processor to another was not measured.\n";
     }
     String all =
-        measurements.handoffs().stream()
+        measurements.cacheLineLatencies().stream()
             .map(one -> one.isPresent() ? whole(one.getAsDouble()) : "(not measured)")
             .collect(Collectors.joining(", "));
     return "A cache line takes %s ns from one processor to another, measured before the first round and after each.%n"

@@ -33,9 +33,9 @@ class ReferenceReportTest {
   }
 
   /** Returns the third line of the report, after the machine and the rounds. */
-  private static String line(OptionalDouble... handoffs) throws Exception {
+  private static String line(OptionalDouble... cacheLineLatencies) throws Exception {
     Measurements measurements = new Measurements();
-    List.of(handoffs).forEach(measurements::addHandoff);
+    List.of(cacheLineLatencies).forEach(measurements::addCacheLineLatency);
     return new ReferenceReport(measurements, 2).text().lines().toList().get(2);
   }
 }

@@ -38,8 +38,8 @@ abstract class PendingUseContract {
       Buffer send = stuck.comm().newBuffer(DataType.INT32, 4);
       Buffer recv = stuck.comm().newBuffer(DataType.INT32, 4);
       stuck.comm().allReduce(send, recv, ReduceOp.SUM, stuck.stream());
-      refused(send::close, stuck.stream());
-      refused(recv::close, stuck.stream());
+      assertCloseThrows(send::close, stuck.stream());
+      assertCloseThrows(recv::close, stuck.stream());
       send.close();
       assertThrows(IllegalStateException.class, send::address, "the buffer is still closed");
       stuck.join();
@@ -55,7 +55,7 @@ abstract class PendingUseContract {
       Buffer part = whole.slice(4, 4);
       stuck.comm().allReduce(part, part, ReduceOp.SUM, stuck.stream());
       part.close();
-      refused(whole::close, stuck.stream());
+      assertCloseThrows(whole::close, stuck.stream());
     }
   }
 
@@ -74,7 +74,7 @@ abstract class PendingUseContract {
       ReduceOp.PreMulSum op = comm.newPreMulSum(scalar);
       comm.allReduce(scaled, scaled, op, stuck.stream());
       for (Buffer buffer : List.of(filled, copied, grouped, scalar, scaled)) {
-        refused(buffer::close, stuck.stream());
+        assertCloseThrows(buffer::close, stuck.stream());
       }
       op.close();
     }
@@ -90,7 +90,7 @@ abstract class PendingUseContract {
               List.of(captured),
               () -> stuck.comm().allReduce(value, value, ReduceOp.SUM, captured));
       graphs.getFirst().launch(stuck.stream());
-      refused(value::close, stuck.stream());
+      assertCloseThrows(value::close, stuck.stream());
       stuck.ranks().abort();
       graphs.getFirst().close();
     }
@@ -112,7 +112,7 @@ abstract class PendingUseContract {
         late.fill((byte) 1, stream);
         complete.synchronize(LIMIT);
         assertDoesNotThrow(early::close);
-        refused(late::close, stream);
+        assertCloseThrows(late::close, stream);
         stuck.ranks().abort();
       }
     }
@@ -136,7 +136,7 @@ abstract class PendingUseContract {
         second.waitFor(filled);
         second.synchronize(LIMIT);
         assertDoesNotThrow(value::close);
-        refused(other::close, first);
+        assertCloseThrows(other::close, first);
         stuck.ranks().abort();
       }
     }
@@ -222,7 +222,7 @@ abstract class PendingUseContract {
         Thread.onSpinWait();
       }
       assertFalse(closing.isOpen());
-      refused(value::close, closing);
+      assertCloseThrows(value::close, closing);
       stuck.ranks().abort();
       assertTrue(thread.join(LIMIT));
     }
@@ -251,7 +251,7 @@ abstract class PendingUseContract {
             stuck.stream().record(event);
             idle.record(event);
           }
-          refused(value::close, stuck.stream());
+          assertCloseThrows(value::close, stuck.stream());
           stuck.join();
         }
       } finally {
@@ -261,7 +261,7 @@ abstract class PendingUseContract {
     }
   }
 
-  private static void refused(Runnable close, Stream stream) {
+  private static void assertCloseThrows(Runnable close, Stream stream) {
     long start = System.nanoTime();
     IllegalStateException refusal = assertThrows(IllegalStateException.class, close::run);
     assertTrue(refusal.getMessage().contains(stream.toString()), refusal.getMessage());

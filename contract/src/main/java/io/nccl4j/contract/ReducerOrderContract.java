@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Test;
 
 /**
  * The order of a reducer's work on the device. The tests block streams until they open a gate, so
- * that work that does not wait as it should is copy to run too early.
+ * that work that does not wait as it should runs visibly too early.
  */
 abstract class ReducerOrderContract {
   private static final ReducerConfig DEFAULTS = ReducerConfig.defaults();
