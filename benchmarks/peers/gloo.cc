@@ -1,9 +1,9 @@
 /*
- * Gloo's all-reduce between processes that it starts itself, by TCP on the loopback interface. The first two algorithms are
- * those of gloo::allreduce, the others Gloo's older classes, which sum in place.
+ * Gloo's all-reduce between processes that this program starts, over TCP on the loopback interface. The first two algorithms
+ * are those of gloo::allreduce, the others Gloo's older classes, which sum in place.
  *
- * The older bcube is right only with two ranks, or with a barrier after each operation: with more it has several steps, and in
- * all but the first of them a rank may send data of its next operation into a peer's buffer that this peer still has to read.
+ * The older bcube is correct only with two ranks, or with a barrier after each operation. With more ranks it has several steps,
+ * and in all but the first a rank may send data of its next operation into a buffer that the peer has not yet read.
  *
  *   gloo RANKS ring|bcube|old_ring|ring_chunked|halving_doubling|old_bcube MODE... SIZE...
  */
@@ -49,7 +49,7 @@ class Reducer {
     }
   }
 
-  double most(double value) {
+  double maximum(double value) {
     AllreduceOptions options(context_);
     options.setOutput(&value, 1);
     options.setReduceFunction([](void *to, const void *a, const void *b, size_t n) { gloo::max<double>(to, a, b, n); });
@@ -84,7 +84,7 @@ class Reducer {
       } else if (algorithm_ == "old_bcube") {
         found = std::make_unique<gloo::AllreduceBcube<float>>(context_, memories, elements);
       } else {
-        die("no such algorithm");
+        die("unknown algorithm");
       }
     }
     return *found;
@@ -100,8 +100,8 @@ void all_reduce(void *self, float *send, float *recv, size_t count) {
   static_cast<Reducer *>(self)->all_reduce(send, recv, count);
 }
 
-double meet(void *self, double value) {
-  return static_cast<Reducer *>(self)->most(value);
+double max_over_ranks(void *self, double value) {
+  return static_cast<Reducer *>(self)->maximum(value);
 }
 
 void run(int rank, int ranks, const std::string &folder, int count, char **given) {
@@ -111,7 +111,7 @@ void run(int rank, int ranks, const std::string &folder, int count, char **given
   auto context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
   context->connectFullMesh(store, device);
   Reducer reducer(context, given[2]);
-  measured peer = {&reducer, rank, ranks, reducer.in_place(), all_reduce, meet};
+  measured peer = {&reducer, rank, ranks, reducer.in_place(), all_reduce, max_over_ranks};
   measure(&peer, count - 3, given + 3);
 }
 
@@ -121,7 +121,7 @@ int main(int count, char **given) {
   int ranks = count > 3 ? std::atoi(given[1]) : 0;
   if (ranks < 2) die("gloo RANKS ALGORITHM MODE... SIZE...");
   char folder[] = "/tmp/gloo-XXXXXX";
-  if (!mkdtemp(folder)) die("no folder");
+  if (!mkdtemp(folder)) die("cannot create a temporary folder");
   for (int rank = 0; rank < ranks; rank++) {
     if (fork() == 0) {
       try {
@@ -132,7 +132,7 @@ int main(int count, char **given) {
       return 0;
     }
   }
-  // Where one rank ends with a wrong result, the others fail since it is gone.
+  // If one rank exits with a wrong result, the others fail because they lose their connection to it.
   int worst = 0, status;
   while (wait(&status) > 0) worst = std::max(worst, WIFEXITED(status) ? WEXITSTATUS(status) : 1);
   std::filesystem::remove_all(folder);

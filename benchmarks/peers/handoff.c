@@ -1,7 +1,7 @@
 /*
- * How long a cache line takes from one processor to another: two threads, each bound to one of the first two processors that this
- * program may use, answer each other, each in a line that only it writes. Printed is the median of the batches, in nanoseconds
- * one way, or "unmeasured" where there is one processor: a thread that waits would keep the other from answering.
+ * Measures how long a cache line takes from one processor to another. Two threads, each bound to one of the first two processors
+ * that this program may use, answer each other, each in a line that only it writes. Prints the median of the batches, in
+ * nanoseconds one way, or "unmeasured" if there is one processor, on which a waiting thread would keep the other from answering.
  *
  *   handoff
  */
@@ -12,10 +12,10 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-/* Twice the size of a line, since processors fetch lines in pairs. */
+/* Twice the size of a cache line, since processors fetch lines in pairs. */
 enum { APART = 128 };
 
-/* Batches are so short that most of them are not interrupted by another program. */
+/* Batches are short enough that most are not interrupted by another program. */
 enum { BATCHES = 1001, ROUNDS = 100 };
 
 typedef struct {
@@ -25,7 +25,7 @@ typedef struct {
 static line there, back;
 static cpu_set_t allowed;
 
-/* Returns -1 if there is none. */
+/* Returns the next allowed processor, or -1 if there is none. */
 static int allowed_after(int processor) {
   do processor++;
   while (processor < CPU_SETSIZE && !CPU_ISSET(processor, &allowed));
@@ -36,7 +36,7 @@ static void stay_on(int processor) {
   cpu_set_t only;
   CPU_ZERO(&only);
   CPU_SET(processor, &only);
-  if (sched_setaffinity(0, sizeof only, &only)) die("a thread cannot be bound to a processor");
+  if (sched_setaffinity(0, sizeof only, &only)) die("cannot bind a thread to a processor");
 }
 
 static void write_line(line *mine, long round) {
@@ -67,7 +67,7 @@ static double batch(long first) {
 }
 
 int main(void) {
-  if (sched_getaffinity(0, sizeof allowed, &allowed)) die("the processors that may be used are not known");
+  if (sched_getaffinity(0, sizeof allowed, &allowed)) die("cannot get the allowed processors");
   int first = allowed_after(-1), second = allowed_after(first);
   if (second < 0) {
     puts("unmeasured");
@@ -75,7 +75,7 @@ int main(void) {
   }
   stay_on(first);
   pthread_t other;
-  if (pthread_create(&other, NULL, answer, &second)) die("no thread");
+  if (pthread_create(&other, NULL, answer, &second)) die("cannot create a thread");
   double taken[BATCHES];
   for (int i = 0; i < BATCHES; i++) taken[i] = batch(1 + (long)i * ROUNDS);
   pthread_join(other, NULL);

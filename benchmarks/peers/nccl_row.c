@@ -1,7 +1,7 @@
 /*
- * Measures a row of an all-reduce (float32, sum) of one rank as nccl-tests does: one operation that is waited for, then a
- * number of them one after the other, timed until the stream has completed them. Waiting is a loop of cudaStreamQuery,
- * ncclCommGetAsyncError and yield. Printed are the microseconds of one operation, out of place and in place, for each cycle.
+ * Measures a row of an all-reduce (float32, sum) of one rank as nccl-tests does: runs one operation and waits for it, then
+ * times a number of consecutive operations until the stream has completed them. It waits in a loop of cudaStreamQuery,
+ * ncclCommGetAsyncError and sched_yield. Prints the microseconds per operation, out of place and in place, for each cycle.
  *
  *   nccl_row BYTES ITERATIONS CYCLES
  */
@@ -11,8 +11,8 @@
 #include <nccl.h>
 #include <sched.h>
 
-/* The longest row that nccl-tests has by default: the operations of a smaller one use the buffers further and further on. */
-enum { MOST_BYTES = 32 << 20 };
+/* The largest row of nccl-tests by default. The operations of a smaller row use successive parts of the buffers. */
+enum { MAX_BYTES = 32 << 20 };
 
 static ncclComm_t comm;
 static cudaStream_t stream;
@@ -27,7 +27,7 @@ static void check_nccl(ncclResult_t result) {
 }
 
 static void enqueue(size_t bytes, int in_place, size_t iteration) {
-  size_t shift = bytes * (iteration % (MOST_BYTES / bytes));
+  size_t shift = bytes * (iteration % (MAX_BYTES / bytes));
   char *receive = receive_buffer + shift, *send = in_place ? receive : send_buffer + shift;
   check_nccl(ncclAllReduce(send, receive, bytes / sizeof(float), ncclFloat, ncclSum, comm, stream));
 }
@@ -57,14 +57,14 @@ int main(int count, char **given) {
   if (count != 4) die("usage: nccl_row BYTES ITERATIONS CYCLES");
   size_t bytes = strtoul(given[1], NULL, 10);
   int iterations = atoi(given[2]), cycles = atoi(given[3]);
-  if (bytes < sizeof(float) || bytes > MOST_BYTES || iterations < 1) die("BYTES is 4 to 33554432, ITERATIONS 1 or more");
+  if (bytes < sizeof(float) || bytes > MAX_BYTES || iterations < 1) die("BYTES is 4 to 33554432, ITERATIONS 1 or more");
   ncclUniqueId id;
   check_cuda(cudaSetDevice(0));
   check_nccl(ncclGetUniqueId(&id));
   check_nccl(ncclCommInitRank(&comm, 1, id, 0));
   check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  check_nccl(ncclMemAlloc((void **)&send_buffer, MOST_BYTES));
-  check_nccl(ncclMemAlloc((void **)&receive_buffer, MOST_BYTES));
+  check_nccl(ncclMemAlloc((void **)&send_buffer, MAX_BYTES));
+  check_nccl(ncclMemAlloc((void **)&receive_buffer, MAX_BYTES));
   row(bytes, 0, 1);
   for (int cycle = 0; cycle < cycles; cycle++) {
     double out_of_place = row(bytes, 0, iterations);

@@ -1,6 +1,6 @@
 /*
- * All-reduce by threads that share their memory: each sums its part of all inputs and stores it to all outputs. What
- * plain C takes for the passes over memory that the reference makes in process.
+ * All-reduce by threads that share memory: each sums its part of all inputs and stores it to all outputs. This is the time of
+ * plain C for the passes over memory that the reference makes in process.
  *
  *   threads RANKS fused|tiles MODE... SIZE...
  */
@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 64, TILE = 1024, SPINS = 200, LINE = 16 };
+enum { MAX_RANKS = 64, TILE = 1024, SPINS = 200, LINE = 16 };
 
 typedef struct {
   _Alignas(64) atomic_int arrived;
@@ -27,9 +27,9 @@ typedef struct {
 
 static int ranks, spins, fused;
 static barrier gate;
-static slot slots[MOST_RANKS];
+static slot slots[MAX_RANKS];
 
-/* Where threads share a processor, whoever waits keeps another from coming. */
+/* If threads share a processor, a waiting thread yields, so that the others can arrive. */
 static void await_all(void) {
   int before = atomic_load_explicit(&gate.passed, memory_order_relaxed);
   if (atomic_fetch_add_explicit(&gate.arrived, 1, memory_order_acq_rel) == ranks - 1) {
@@ -102,34 +102,34 @@ static void all_reduce(void *self, float *send, float *recv, size_t count) {
   await_all();
 }
 
-static double meet(void *self, double value) {
+static double max_over_ranks(void *self, double value) {
   ((slot *)self)->value = value;
   await_all();
-  double most = value;
-  for (int rank = 0; rank < ranks; rank++) most = slots[rank].value > most ? slots[rank].value : most;
+  double max = value;
+  for (int rank = 0; rank < ranks; rank++) max = slots[rank].value > max ? slots[rank].value : max;
   await_all();
-  return most;
+  return max;
 }
 
 static int sizes;
 static char **arguments;
 
 static void *run(void *self) {
-  measured peer = {self, (int)((slot *)self - slots), ranks, 0, all_reduce, meet};
+  measured peer = {self, (int)((slot *)self - slots), ranks, 0, all_reduce, max_over_ranks};
   measure(&peer, sizes, arguments);
   return NULL;
 }
 
 int main(int count, char **given) {
   ranks = count > 3 ? atoi(given[1]) : 0;
-  if (ranks < 2 || ranks > MOST_RANKS) die("threads RANKS fused|tiles MODE... SIZE...");
+  if (ranks < 2 || ranks > MAX_RANKS) die("threads RANKS fused|tiles MODE... SIZE...");
   fused = strcmp(given[2], "fused") == 0;
   spins = ranks > sysconf(_SC_NPROCESSORS_ONLN) ? 0 : SPINS;
   sizes = count - 3;
   arguments = given + 3;
-  pthread_t threads[MOST_RANKS];
+  pthread_t threads[MAX_RANKS];
   for (int rank = 0; rank < ranks; rank++) {
-    if (pthread_create(&threads[rank], NULL, run, &slots[rank])) die("no thread");
+    if (pthread_create(&threads[rank], NULL, run, &slots[rank])) die("cannot create a thread");
   }
   for (int rank = 0; rank < ranks; rank++) pthread_join(threads[rank], NULL);
   return 0;

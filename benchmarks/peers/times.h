@@ -1,4 +1,4 @@
-/* What the C programs here take times with. */
+/* The clock and the median of the C programs. */
 #ifndef TIMES_H
 #define TIMES_H
 
@@ -11,7 +11,7 @@ static inline void die(const char *what) {
   exit(1);
 }
 
-/* In microseconds. */
+/* Returns the time in microseconds. */
 static inline double now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);

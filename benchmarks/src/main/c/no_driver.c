@@ -1,1 +1,1 @@
-/* A libcuda.so.1 with nothing in it: the JavaCPP presets are linked to the driver's and do not load without one. */
+/* An empty libcuda.so.1: the JavaCPP presets are linked to the driver's library and do not load without one. */

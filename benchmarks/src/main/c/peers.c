@@ -1,4 +1,4 @@
-/* How C calls the library, and how Java reaches C without the Foreign Function & Memory API: peers of CCalls.java. */
+/* The native methods of CCalls.java: calls of the library from C and through JNI. */
 #include <jni.h>
 #include <nccl.h>
 

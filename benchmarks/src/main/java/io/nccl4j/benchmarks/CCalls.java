@@ -7,7 +7,7 @@ import org.openjdk.jmh.annotations.Mode;
 import org.openjdk.jmh.annotations.OperationsPerInvocation;
 import org.openjdk.jmh.annotations.OutputTimeUnit;
 
-/** C that calls the library through the PLT, and C that Java calls once for each such call. */
+/** C calls through the PLT, in a loop in C or one per JNI call. */
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
 public class CCalls extends FirstRank {
@@ -27,7 +27,7 @@ public class CCalls extends FirstRank {
     queue = streamAddress();
   }
 
-  /** A loop in C; the way into it is paid once in 100,000 calls. */
+  /** A loop in C: one JNI call per 100,000 calls of the library. */
   @Benchmark
   @OperationsPerInvocation(LOOP)
   public int loop() {

@@ -8,24 +8,24 @@ import java.util.OptionalDouble;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The program that measures how long a cache line takes from one processor to another, {@code
- * peers/handoff.c}.
+ * Runs {@code peers/handoff.c}, the program that measures how long a cache line takes from one
+ * processor to another.
  *
- * @param command what starts it
+ * @param command the command line
  */
 record CacheLineLatency(List<String> command) {
-  private static final int MOST_SECONDS = 60;
+  private static final int TIMEOUT_SECONDS = 60;
 
-  /** What the program prints where there is one processor. */
+  /** The output on a machine with one processor. */
   private static final String UNMEASURED = "unmeasured";
 
-  /** Returns nanoseconds one way; empty where there is one processor. */
+  /** Returns the one-way latency in nanoseconds, or empty if there is one processor. */
   OptionalDouble measure() throws IOException, InterruptedException {
     Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-    // What it prints is one line, which a pipe holds until it has ended.
-    if (!process.waitFor(MOST_SECONDS, TimeUnit.SECONDS)) {
+    // The output is one line, which fits into the pipe's buffer.
+    if (!process.waitFor(TIMEOUT_SECONDS, TimeUnit.SECONDS)) {
       process.destroyForcibly();
-      throw new FailedException("handoff did not end within " + MOST_SECONDS + " s");
+      throw new FailedException("handoff did not end within " + TIMEOUT_SECONDS + " s");
     }
     String printed =
         new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8).strip();
@@ -36,7 +36,7 @@ record CacheLineLatency(List<String> command) {
     return parse(printed);
   }
 
-  /** Reads what the program prints. */
+  /** Parses the output of the program. */
   static OptionalDouble parse(String printed) throws FailedException {
     if (printed.equals(UNMEASURED)) {
       return OptionalDouble.empty();

@@ -20,46 +20,47 @@ import org.openjdk.jmh.runner.options.TimeValue;
 import org.openjdk.jmh.runner.options.VerboseMode;
 
 /**
- * Measures all ways of calling in one run and compares them.
+ * Measures and compares all call paths to the library in one run.
  *
- * <p>Every benchmark runs once in each round, in a Java process of its own, so that what disturbs
- * the machine for a while disturbs all of them. A round's value is the median of its iterations,
- * the result the median of the rounds.
+ * <p>Each round runs every benchmark once, in a new Java process, so that a temporary disturbance
+ * of the machine affects all of them. The value of a round is the median of its iterations, and the
+ * result is the median of the rounds.
  */
 public final class Calls {
-  /** The name of what was measured in two threads at once. */
+  /** The suffix of benchmarks measured in two concurrent threads. */
   private static final String TWO_THREADS = " in two threads";
 
-  /** One way of calling: its benchmark and what it is called in the table. */
-  private record Way(String benchmark, String label) {}
+  /** A call path: its benchmark and its label in the table. */
+  private record Variant(String benchmark, String label) {}
 
-  private static final List<Way> WAYS =
+  private static final List<Variant> VARIANTS =
       List.of(
-          new Way("CCalls.loop", "C, through the PLT"),
-          new Way("CCalls.jni", "plain JNI"),
-          new Way("GeneratedCalls.allReduce", "generated binding, no checks"),
-          new Way("GeneratedCalls.allReduceWithLongs", "linked with longs, no checks"),
-          new Way("ContractCalls.allReduce", "nccl4j `allReduce`, all checks"),
-          new Way("ContractCalls.allReduceInPlace", "nccl4j `allReduce` in place, all checks"),
-          new Way("JavaCppCalls.allReduce", "JavaCPP `ncclAllReduce`"),
-          new Way("ContractCalls.calls64", "nccl4j, 64 calls"),
-          new Way("ContractCalls.group64", "nccl4j, a group of 64 calls"),
-          new Way("JavaCppCalls.group64", "JavaCPP, a group of 64 calls"),
-          new Way("ContractCalls.rank", "nccl4j `rank()`"),
-          new Way("JavaCppCalls.rank", "JavaCPP `ncclCommUserRank`, pointer used again"),
-          new Way("JavaCppCalls.rankIntoNewPointer", "JavaCPP `ncclCommUserRank`, new pointer"));
+          new Variant("CCalls.loop", "C, through the PLT"),
+          new Variant("CCalls.jni", "plain JNI"),
+          new Variant("GeneratedCalls.allReduce", "generated binding, no checks"),
+          new Variant("GeneratedCalls.allReduceWithLongs", "linked with longs, no checks"),
+          new Variant("ContractCalls.allReduce", "nccl4j `allReduce`, all checks"),
+          new Variant("ContractCalls.allReduceInPlace", "nccl4j `allReduce` in place, all checks"),
+          new Variant("JavaCppCalls.allReduce", "JavaCPP `ncclAllReduce`"),
+          new Variant("ContractCalls.calls64", "nccl4j, 64 calls"),
+          new Variant("ContractCalls.group64", "nccl4j, a group of 64 calls"),
+          new Variant("JavaCppCalls.group64", "JavaCPP, a group of 64 calls"),
+          new Variant("ContractCalls.rank", "nccl4j `rank()`"),
+          new Variant("JavaCppCalls.rank", "JavaCPP `ncclCommUserRank`, reused pointer"),
+          new Variant(
+              "JavaCppCalls.rankIntoNewPointer", "JavaCPP `ncclCommUserRank`, new pointer"));
 
-  /** The rounds of one benchmark. */
+  /** The results of one benchmark, one per round. */
   private record Rounds(List<Double> nanos, List<Double> bytes) {
     double median() {
       return Page.median(nanos.stream().mapToDouble(Double::doubleValue).toArray());
     }
 
-    double least() {
+    double min() {
       return nanos.stream().mapToDouble(Double::doubleValue).min().orElseThrow();
     }
 
-    double most() {
+    double max() {
       return nanos.stream().mapToDouble(Double::doubleValue).max().orElseThrow();
     }
 
@@ -75,7 +76,7 @@ public final class Calls {
   /**
    * Runs the benchmarks.
    *
-   * @param args {@code --rounds N}, {@code --write PAGE}, then options of JMH
+   * @param args {@code --rounds N}, {@code --write PAGE}, then JMH options
    * @throws RunnerException if a benchmark fails
    * @throws CommandLineOptionException if JMH does not know an option
    * @throws IOException if the page cannot be written
@@ -83,8 +84,8 @@ public final class Calls {
   public static void main(String[] args)
       throws RunnerException, CommandLineOptionException, IOException {
     List<String> options = new ArrayList<>(List.of(args));
-    int rounds = Integer.parseInt(take(options, "--rounds", "5"));
-    String page = take(options, "--write", "");
+    int rounds = Integer.parseInt(takeOption(options, "--rounds", "5"));
+    String page = takeOption(options, "--write", "");
     CommandLineOptions given = new CommandLineOptions(options.toArray(String[]::new));
     Options one =
         options(given).include("\\.(CCalls|GeneratedCalls|ContractCalls|JavaCppCalls)\\.").build();
@@ -106,11 +107,11 @@ public final class Calls {
     }
   }
 
-  /** Takes an option and its value out of a list and returns the value. */
-  static String take(List<String> options, String name, String otherwise) {
+  /** Removes an option and its value from a list and returns the value, or a default. */
+  static String takeOption(List<String> options, String name, String defaultValue) {
     int at = options.indexOf(name);
     if (at < 0 || at + 1 == options.size()) {
-      return otherwise;
+      return defaultValue;
     }
     options.remove(at);
     return options.remove(at);
@@ -144,14 +145,14 @@ public final class Calls {
     Rounds contract = results.get("ContractCalls.allReduce");
     StringBuilder text = new StringBuilder(Page.machine());
     text.append(
-        "Median of %d rounds, each in Java processes of its own; in brackets the least and the most of a round.%n%n"
+        "Median of %d rounds, each in new Java processes; in parentheses the minimum and maximum of a round.%n%n"
             .formatted(rounds));
-    text.append("| way | ns | heap bytes | nccl4j's `allReduce` takes so many times this |\n");
+    text.append("| call path | ns | heap bytes | nccl4j's `allReduce` relative to this |\n");
     text.append("|---|---|---|---|\n");
-    for (Way way : WAYS) {
-      Rounds found = results.get(way.benchmark());
+    for (Variant variant : VARIANTS) {
+      Rounds found = results.get(variant.benchmark());
       if (found != null) {
-        text.append(row(way, found, contract));
+        text.append(row(variant, found, contract));
       }
     }
     return text.append('\n').append(scaling()).append('\n').append(goals()).toString();
@@ -160,28 +161,29 @@ public final class Calls {
   private String scaling() {
     StringBuilder text =
         new StringBuilder(
-            "| way | ns in one thread | ns in each of two | times as long |\n|---|---|---|---|\n");
-    for (Way way : WAYS) {
-      Rounds one = results.get(way.benchmark());
-      Rounds two = results.get(way.benchmark() + TWO_THREADS);
+            "| call path | ns in one thread | ns in each of two threads | ratio |\n|---|---|---|---|\n");
+    for (Variant variant : VARIANTS) {
+      Rounds one = results.get(variant.benchmark());
+      Rounds two = results.get(variant.benchmark() + TWO_THREADS);
       if (one != null && two != null) {
         text.append(
             String.format(
                 Locale.ROOT,
                 "| %s | %.1f | %.1f (%.1f to %.1f) | %.2f |%n",
-                way.label(),
+                variant.label(),
                 one.median(),
                 two.median(),
-                two.least(),
-                two.most(),
+                two.min(),
+                two.max(),
                 two.median() / one.median()));
       }
     }
     return text.toString();
   }
 
-  private static String row(Way way, Rounds found, Rounds contract) {
-    boolean oneAllReduce = !way.benchmark().contains("64") && !way.benchmark().contains("rank");
+  private static String row(Variant variant, Rounds found, Rounds contract) {
+    String benchmark = variant.benchmark();
+    boolean oneAllReduce = !benchmark.contains("64") && !benchmark.contains("rank");
     String ratio =
         oneAllReduce && contract != null
             ? String.format(Locale.ROOT, "%.2f", contract.median() / found.median())
@@ -189,10 +191,10 @@ public final class Calls {
     return String.format(
         Locale.ROOT,
         "| %s | %.1f (%.1f to %.1f) | %.0f | %s |%n",
-        way.label(),
+        variant.label(),
         found.median(),
-        found.least(),
-        found.most(),
+        found.min(),
+        found.max(),
         found.allocated(),
         ratio);
   }
@@ -202,7 +204,7 @@ public final class Calls {
     Rounds javaCpp = results.get("JavaCppCalls.allReduce");
     return contract == null || javaCpp == null
         ? ""
-        : "- of JavaCPP's time: %s%n"
+        : "- time relative to JavaCPP: %s%n"
             .formatted(Page.againstGoal(contract.median() / javaCpp.median(), 0.80));
   }
 }

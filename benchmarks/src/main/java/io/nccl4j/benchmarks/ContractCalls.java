@@ -8,11 +8,11 @@ import org.openjdk.jmh.annotations.BenchmarkMode;
 import org.openjdk.jmh.annotations.Mode;
 import org.openjdk.jmh.annotations.OutputTimeUnit;
 
-/** The contract's calls, with all their checks. */
+/** Calls of nccl4j's public API, with all checks. */
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
 public class ContractCalls extends FirstRank {
-  // Made once, as a training loop would: a lambda made for each group is 16 bytes of it.
+  // Created once, as in a training loop; a lambda per group would allocate 16 bytes.
   private final Runnable step = this::repeat;
 
   /** One call, out of place. */
@@ -27,7 +27,7 @@ public class ContractCalls extends FirstRank {
     communicator.allReduce(send, send, ReduceOp.SUM, stream);
   }
 
-  /** Calls one after the other, for comparison with a group of as many. */
+  /** 64 calls without a group, for comparison with {@link #group64}. */
   @Benchmark
   public void calls64() {
     repeat();
@@ -45,7 +45,7 @@ public class ContractCalls extends FirstRank {
     }
   }
 
-  /** The rank, which is no native call. */
+  /** The rank, without a native call. */
   @Benchmark
   public int rank() {
     return communicator.rank();

@@ -14,16 +14,16 @@ import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.TearDown;
 
 /**
- * The first of two ranks, with what an all-reduce needs; the other one is idle. The peers take its
- * addresses, so that every way to call hands over the same arguments; all but the contract's make
- * up a communicator pointer, which a library that does nothing never reads.
+ * The state of rank 0 of two, with the arguments of an all-reduce; the other rank is idle. All call
+ * paths pass the same addresses. All except nccl4j's public API pass a made-up communicator
+ * pointer, which the stand-in's no-op library never reads.
  */
 @State(Scope.Thread)
 public abstract class FirstRank {
-  /** How many all-reduces a group holds, as when a framework flushes its gradient buckets. */
+  /** The number of all-reduces in a group, as when a framework flushes its gradient buckets. */
   static final int GROUP = 64;
 
-  /** Elements of an all-reduce; a library that does nothing takes as long for any number. */
+  /** Elements of an all-reduce; a no-op library takes the same time for any number. */
   static final long COUNT = 1024;
 
   /** The codes of {@code ncclFloat} and {@code ncclSum}. */
@@ -37,11 +37,11 @@ public abstract class FirstRank {
   Stream stream;
   Buffer send;
   Buffer recv;
-  // The same memory, cut up: operations of one group do not share what one of them writes.
+  // Slices of the same memory: operations of one group must not write shared memory.
   final Buffer[] sends = new Buffer[GROUP];
   final Buffer[] recvs = new Buffer[GROUP];
 
-  /** Makes the communicators. */
+  /** Creates the communicators, the stream and the buffers. */
   @Setup
   public void open() {
     backend = Backend.nccl();
@@ -58,7 +58,7 @@ public abstract class FirstRank {
     }
   }
 
-  /** Closes them. */
+  /** Closes all of them. */
   @TearDown
   public void close() throws InterruptedException {
     recv.close();
@@ -82,10 +82,10 @@ public abstract class FirstRank {
     return recv.address();
   }
 
-  /** Throws unless the library answered success: else it is not the one that does nothing. */
+  /** Throws unless the result is success, which the no-op library always returns. */
   static int checked(int result) {
     if (result != 0) {
-      throw new IllegalStateException("the library answered " + result);
+      throw new IllegalStateException("the library returned " + result);
     }
     return result;
   }

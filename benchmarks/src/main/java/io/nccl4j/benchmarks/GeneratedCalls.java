@@ -15,13 +15,13 @@ import org.openjdk.jmh.annotations.Mode;
 import org.openjdk.jmh.annotations.OutputTimeUnit;
 
 /**
- * The generated binding as it is, with no check at all. The module does not export it; benchmarks
- * run on the class path, where nothing is hidden.
+ * Direct calls of the generated binding, without checks. The module does not export it, but the
+ * benchmarks run on the class path.
  */
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
 public class GeneratedCalls extends FirstRank {
-  /** Initialised by the first call, when the library has been loaded. */
+  /** Initialized by the first call, after the library has been loaded. */
   private static final class WithLongs {
     static final MethodHandle ALL_REDUCE = linkWithLongs();
   }
@@ -64,8 +64,8 @@ public class GeneratedCalls extends FirstRank {
   }
 
   /**
-   * One call with numbers in place of pointers, as the contract makes it: the least that a call by
-   * the Foreign Function and Memory API costs here.
+   * One call linked with longs in place of pointers, as in {@code CollectiveDowncalls}: the minimum
+   * cost of a call with the Foreign Function and Memory API.
    */
   @Benchmark
   public int allReduceWithLongs() throws Throwable {

@@ -11,17 +11,17 @@ import org.openjdk.jmh.annotations.BenchmarkMode;
 import org.openjdk.jmh.annotations.Mode;
 import org.openjdk.jmh.annotations.OutputTimeUnit;
 
-/** The JavaCPP presets, with pointer objects that are made once, as their quickest users do. */
+/** Calls of the JavaCPP presets, with pointer objects that are created once. */
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
 public class JavaCppCalls extends FirstRank {
-  private final IntPointer answer = new IntPointer(1);
+  private final IntPointer reused = new IntPointer(1);
   private Pointer from;
   private Pointer to;
   private CUstream_st queue;
   private ncclComm comm;
 
-  /** A pointer to memory of somebody else's. */
+  /** A pointer to memory that it does not own. */
   private static final class Address extends Pointer {
     Address(long address) {
       this.address = address;
@@ -50,7 +50,7 @@ public class JavaCppCalls extends FirstRank {
     return checked(nccl.ncclAllReduce(from, to, COUNT, FLOAT, SUM, comm, queue));
   }
 
-  /** Calls as one group. */
+  /** 64 calls in one group. */
   @Benchmark
   public int group64() {
     checked(nccl.ncclGroupStart());
@@ -60,11 +60,11 @@ public class JavaCppCalls extends FirstRank {
     return checked(nccl.ncclGroupEnd());
   }
 
-  /** The rank, into a pointer that is used again. */
+  /** The rank, into a reused pointer. */
   @Benchmark
   public int rank() {
-    checked(nccl.ncclCommUserRank(comm, answer));
-    return answer.get();
+    checked(nccl.ncclCommUserRank(comm, reused));
+    return reused.get();
   }
 
   /** The rank, into a new pointer each time. */

@@ -16,16 +16,16 @@ import java.util.OptionalDouble;
 import java.util.Set;
 import java.util.function.Predicate;
 
-/** What programs have measured, in the rounds so far. */
+/** The results of all programs, in the rounds so far. */
 final class Measurements {
   private final Map<PeerProgram, Map<Cell, List<Measurement>>> results = new LinkedHashMap<>();
   private final Set<PeerProgram> wrong = new LinkedHashSet<>();
-  private final List<OptionalDouble> handoffs = new ArrayList<>();
+  private final List<OptionalDouble> cacheLineLatencies = new ArrayList<>();
 
   /**
-   * The best of its kind at something.
+   * The best program of a kind at a size and mode.
    *
-   * @param microseconds median of its rounds
+   * @param microseconds the median of its rounds
    */
   record Best(PeerProgram program, double microseconds) {}
 
@@ -36,33 +36,34 @@ final class Measurements {
   }
 
   /**
-   * Adds what a cache line took from one processor to another, in nanoseconds, if it was measured.
+   * Adds the time of a cache line from one processor to another, in nanoseconds; empty if it was
+   * not measured.
    */
-  void addHandoff(OptionalDouble nanoseconds) {
-    handoffs.add(nanoseconds);
+  void addCacheLineLatency(OptionalDouble nanoseconds) {
+    cacheLineLatencies.add(nanoseconds);
   }
 
-  /** Returns what was added, in order. */
-  List<OptionalDouble> handoffs() {
-    return Collections.unmodifiableList(handoffs);
+  /** Returns the times of a cache line, in the order in which they were added. */
+  List<OptionalDouble> cacheLineLatencies() {
+    return Collections.unmodifiableList(cacheLineLatencies);
   }
 
-  /** Leaves a program out for good, with all that it has measured: a result of it was wrong. */
+  /** Excludes a program that produced a wrong result, and removes its measurements. */
   void leaveOut(PeerProgram program) {
     results.remove(program);
     wrong.add(program);
   }
 
-  /** Returns the programs that were left out. */
+  /** Returns the excluded programs. */
   Set<PeerProgram> leftOut() {
     return Collections.unmodifiableSet(wrong);
   }
 
-  /** Returns the best program of a kind at a cell; empty if none has measured it. */
-  Optional<Best> best(Kind kind, int ranks, Cell cell, Predicate<PeerProgram> which) {
+  /** Returns the best matching program of a kind at a cell; empty if none has measured it. */
+  Optional<Best> best(Kind kind, int ranks, Cell cell, Predicate<PeerProgram> filter) {
     return results.keySet().stream()
         .filter(program -> program.kind() == kind && program.ranks() == ranks)
-        .filter(which)
+        .filter(filter)
         .filter(program -> results.get(program).containsKey(cell))
         .map(program -> new Best(program, median(program, cell)))
         .min(Comparator.comparingDouble(Best::microseconds));
@@ -73,7 +74,7 @@ final class Measurements {
     return best(kind, ranks, cell, program -> true);
   }
 
-  /** Returns whether a program is at any size nearly the best of its kind. */
+  /** Returns whether a program is, at any size, within a factor of the best of its kind. */
   boolean near(PeerProgram program, double factor) {
     return results.getOrDefault(program, Map.of()).keySet().stream()
         .anyMatch(
@@ -83,7 +84,7 @@ final class Measurements {
                         * best(program.kind(), program.ranks(), cell).orElseThrow().microseconds());
   }
 
-  /** Returns the least that an operation of this size was found to allocate in a round. */
+  /** Returns the minimum over the rounds of the bytes that an operation allocates. */
   double heapBytes(Kind kind, int ranks, Cell cell) {
     return results.entrySet().stream()
         .filter(entry -> entry.getKey().kind() == kind && entry.getKey().ranks() == ranks)

@@ -9,12 +9,12 @@ import java.util.Arrays;
 import java.util.Locale;
 import java.util.stream.Stream;
 
-/** The parts of a Markdown page that programs write, between comments that name them. */
+/** Writes the generated parts of a Markdown page, which are marked by comments. */
 final class Page {
   private Page() {}
 
   /**
-   * Puts new content into a part of the page.
+   * Replaces the content of a generated part of the page.
    *
    * @throws IllegalArgumentException if the page has no such part
    */
@@ -31,7 +31,7 @@ final class Page {
         page, text.substring(0, from + begin.length()) + content + text.substring(to));
   }
 
-  /** Returns what was measured on, and when, as one paragraph. */
+  /** Returns a paragraph that describes the machine and names the date. */
   static String machine() throws IOException {
     String load = Files.readString(Path.of("/proc/loadavg")).split(" ", 2)[0];
     return "%s, %d cores, Linux %s, Java %s (%s), %s; load average at the end %s.%n"
@@ -55,7 +55,7 @@ final class Page {
     }
   }
 
-  /** Returns the middle of some numbers. */
+  /** Returns the median. */
   static double median(double... numbers) {
     double[] sorted = numbers.clone();
     Arrays.sort(sorted);
@@ -63,7 +63,7 @@ final class Page {
     return sorted.length % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
   }
 
-  /** Returns "0.57 (goal at most 0.65: reached)". */
+  /** Returns, for example, "0.57 (goal: at most 0.65, reached)". */
   static String againstGoal(double value, double goal) {
     return String.format(
         Locale.ROOT,
@@ -73,7 +73,7 @@ final class Page {
         value <= goal ? "reached" : "not reached");
   }
 
-  /** Returns "2.41 (goal 2.3: reached)". */
+  /** Returns, for example, "2.41 (goal 2.3: reached)". */
   static String againstLeast(double value, double goal) {
     return String.format(
         Locale.ROOT, "%.2f (goal %s: %s)", value, goal, value >= goal ? "reached" : "not reached");

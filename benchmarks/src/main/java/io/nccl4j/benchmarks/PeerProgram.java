@@ -10,25 +10,24 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 
 /**
- * One way to carry out all-reduces: a program that takes modes and sizes and prints what it has
- * measured.
+ * A program that runs all-reduces of the given modes and sizes and prints the measured times.
  *
- * @param kind what it is compared as
- * @param ranks how many ranks it runs
- * @param setting which of several programs of its kind it is; the best one counts
- * @param command what starts it, but for modes and sizes
- * @param environment what the program is told beside
+ * @param kind the implementation that it measures
+ * @param ranks the number of ranks
+ * @param setting the configuration, to distinguish programs of one kind; the best one counts
+ * @param command the command line without modes and sizes
+ * @param environment additional environment variables
  */
 record PeerProgram(
     Kind kind, int ranks, String setting, List<String> command, Map<String, String> environment) {
-  private static final int MOST_MINUTES = 3;
+  private static final int TIMEOUT_MINUTES = 3;
 
-  /** The status with which a program ends whose result is not the sum, as measure.h has it. */
+  /** The exit status of a program with a wrong result, as defined in measure.h. */
   private static final int WRONG_RESULT = 3;
 
   private static final Set<String> USUAL = Set.of("default", "segmented ring");
 
-  /** What is compared. */
+  /** The implementations that are compared. */
   enum Kind {
     OPEN_MPI("Open MPI", true),
     C_THREADS("threads in C", true),
@@ -47,7 +46,7 @@ record PeerProgram(
       this.bestCounts = bestCounts;
     }
 
-    /** Returns whether programs of this kind do the same in several ways, of which one is best. */
+    /** Returns whether programs of this kind have several settings, of which the best counts. */
     boolean bestCounts() {
       return bestCounts;
     }
@@ -58,18 +57,18 @@ record PeerProgram(
     }
   }
 
-  /** What a result is of: a size, and what else the program was told. */
+  /** The size and mode of a result. */
   record Cell(long bytes, String mode) {}
 
   /**
    * One result.
    *
-   * @param microseconds of one operation
-   * @param heapBytes what one operation allocates, not a number where it has no heap
+   * @param microseconds the time of one operation
+   * @param heapBytes the bytes that one operation allocates on the Java heap; NaN for C programs
    */
   record Measurement(double microseconds, double heapBytes) {}
 
-  /** Thrown when the program did not do what was asked. */
+  /** Thrown when the program fails or does not print all results. */
   static class FailedException extends IOException {
     private static final long serialVersionUID = 1;
 
@@ -78,7 +77,7 @@ record PeerProgram(
     }
   }
 
-  /** Thrown when the program found its own result wrong. */
+  /** Thrown when the program reports that its result is wrong. */
   static final class WrongResultException extends FailedException {
     private static final long serialVersionUID = 1;
 
@@ -87,12 +86,12 @@ record PeerProgram(
     }
   }
 
-  /** Returns whether this is one of those that the goals were set against. */
+  /** Returns whether the goals were set against this setting. */
   boolean usual() {
     return kind == Kind.OPEN_MPI && USUAL.contains(setting);
   }
 
-  /** Runs the program and returns what it printed. */
+  /** Runs the program and returns its results. */
   Map<Cell, Measurement> run(List<String> modes, List<Sizing> sizes)
       throws IOException, InterruptedException {
     List<String> all = new ArrayList<>(command);
@@ -101,7 +100,7 @@ record PeerProgram(
     ProcessBuilder builder = new ProcessBuilder(all).redirectErrorStream(true);
     builder.environment().putAll(environment);
     Process process = builder.start();
-    Thread ending = Thread.ofVirtual().start(() -> endLate(process));
+    Thread watchdog = Thread.ofVirtual().start(() -> killAfterTimeout(process));
     Map<Cell, Measurement> results = new HashMap<>();
     StringBuilder other = new StringBuilder();
     try (BufferedReader lines = process.inputReader()) {
@@ -119,7 +118,7 @@ record PeerProgram(
       }
     }
     int status = process.waitFor();
-    ending.interrupt();
+    watchdog.interrupt();
     if (status == WRONG_RESULT) {
       throw new WrongResultException(this + " failed its own check: " + other.toString().strip());
     }
@@ -129,14 +128,14 @@ record PeerProgram(
     return results;
   }
 
-  private static void endLate(Process process) {
+  private static void killAfterTimeout(Process process) {
     try {
-      if (!process.waitFor(MOST_MINUTES, TimeUnit.MINUTES)) {
+      if (!process.waitFor(TIMEOUT_MINUTES, TimeUnit.MINUTES)) {
         process.descendants().forEach(ProcessHandle::destroyForcibly);
         process.destroyForcibly();
       }
     } catch (InterruptedException e) {
-      // The program has ended by itself.
+      // The program has ended before the timeout.
       Thread.currentThread().interrupt();
     }
   }

@@ -12,32 +12,32 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Stream;
 
-/** The programs that there are of each kind. */
+/** The available programs of each kind. */
 final class PeerPrograms {
-  /** Large buffers get huge pages, for everyone, as scripts/lib/java.sh has it. */
+  /** Huge pages for large buffers, in all programs, as in scripts/lib/java.sh. */
   private static final Map<String, String> HUGE_PAGES =
       Map.of("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 
-  /** The parameters of Open MPI that bring its other ways to all-reduce, by what we call them. */
+  /** The Open MPI parameters of each setting: its all-reduce algorithms and transports. */
   private static final Map<String, Map<String, String>> OPEN_MPI = openMpiSettings();
 
   private static final List<String> GLOO =
       List.of("ring", "bcube", "old_ring", "ring_chunked", "halving_doubling", "old_bcube");
 
-  /** Wrong with more than two ranks, as gloo.cc says. */
-  private static final String ONLY_OF_TWO = "old_bcube";
+  /** Gives wrong results with more than two ranks; see gloo.cc. */
+  private static final String TWO_RANKS_ONLY = "old_bcube";
 
   private static final List<String> THREADS = List.of("fused", "tiles");
 
   private final Path folder;
 
-  /** Finds the C programs in a folder; one that is not there was not built. */
+  /** Uses the C programs in a folder; missing ones are left out. */
   PeerPrograms(Path folder) {
     this.folder = folder;
   }
 
-  /** Returns what measures the way between processors; empty if it was not built. */
-  Optional<CacheLineLatency> handoff() {
+  /** Returns the program that measures the latency of a cache line; empty if it was not built. */
+  Optional<CacheLineLatency> cacheLineLatency() {
     Path program = folder.resolve("handoff");
     return Files.isExecutable(program)
         ? Optional.of(new CacheLineLatency(List.of(program.toString())))
@@ -69,7 +69,7 @@ final class PeerPrograms {
         String.valueOf(algorithm));
   }
 
-  /** Returns the programs of a kind; none if it was not built. */
+  /** Returns the programs of a kind; empty if it was not built. */
   List<PeerProgram> of(Kind kind, int ranks) {
     return switch (kind) {
       case OPEN_MPI -> openMpi(ranks);
@@ -85,7 +85,7 @@ final class PeerPrograms {
   }
 
   private static List<String> gloo(int ranks) {
-    return GLOO.stream().filter(name -> ranks == 2 || !name.equals(ONLY_OF_TWO)).toList();
+    return GLOO.stream().filter(name -> ranks == 2 || !name.equals(TWO_RANKS_ONLY)).toList();
   }
 
   private List<PeerProgram> openMpi(int ranks) {
@@ -96,7 +96,7 @@ final class PeerPrograms {
           (setting, parameters) -> {
             Map<String, String> environment = new LinkedHashMap<>(HUGE_PAGES);
             environment.putAll(parameters);
-            // Else it refuses to run in a container, where everything is root's.
+            // Without these it refuses to run as root, the usual user in a container.
             environment.put("OMPI_ALLOW_RUN_AS_ROOT", "1");
             environment.put("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
             List<String> command =
@@ -126,14 +126,14 @@ final class PeerPrograms {
   }
 
   private static PeerProgram reference(
-      Kind kind, Class<?> main, int ranks, String algorithm, String links) {
+      Kind kind, Class<?> main, int ranks, String algorithm, String transport) {
     List<String> command = java(main);
-    command.addAll(List.of(String.valueOf(ranks), algorithm, links));
+    command.addAll(List.of(String.valueOf(ranks), algorithm, transport));
     return new PeerProgram(kind, ranks, "", command, HUGE_PAGES);
   }
 
   /**
-   * Returns a program for each type: compiled code is no slower for what it was run with before.
+   * Returns one program per type, so that code compiled for one type does not slow down another.
    */
   private static List<PeerProgram> types() {
     return Stream.of(DataType.values())
@@ -143,7 +143,7 @@ final class PeerPrograms {
         .toList();
   }
 
-  /** Returns what starts a class as this one was started. */
+  /** Returns the command line of a class, with the JVM options and class path of this process. */
   static List<String> java(Class<?> main) {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());

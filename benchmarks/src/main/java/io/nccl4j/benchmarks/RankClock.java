@@ -15,7 +15,7 @@ import java.util.concurrent.Executors;
 import java.util.function.Consumer;
 import java.util.stream.IntStream;
 
-/** Times one rank's operations together with those of the others. */
+/** Times a rank's operations in step with the other ranks. */
 final class RankClock implements AutoCloseable {
   private static final double MICROSECOND = 1e3;
 
@@ -29,7 +29,7 @@ final class RankClock implements AutoCloseable {
     this.value = communicator.newBuffer(DataType.FLOAT64, 1);
   }
 
-  /** Runs every rank of a communicator in a thread of its own, until one fails or all end. */
+  /** Runs each rank of a communicator in its own thread, until one fails or all end. */
   static void ranks(Backend backend, int ranks, Consumer<Communicator> work)
       throws InterruptedException, ExecutionException {
     CompletionService<Void> running =
@@ -40,7 +40,7 @@ final class RankClock implements AutoCloseable {
         .newCommunicators(CommunicatorConfig.defaults(), IntStream.range(0, ranks).toArray())
         .forEach(communicator -> running.submit(() -> work.accept(communicator), null));
     for (int rank = 0; rank < ranks; rank++) {
-      // Whichever ends first: one that has failed leaves the others waiting.
+      // In order of completion: a failed rank leaves the others waiting.
       running.take().get();
     }
   }
@@ -53,31 +53,31 @@ final class RankClock implements AutoCloseable {
     return stream;
   }
 
-  /** Waits for all ranks and returns the largest of their values. */
-  double meet(double mine) {
-    value.segment().set(ValueLayout.JAVA_DOUBLE, 0, mine);
+  /** Waits for all ranks and returns the maximum of their values. */
+  double maxOverRanks(double ownValue) {
+    value.segment().set(ValueLayout.JAVA_DOUBLE, 0, ownValue);
     communicator.allReduce(value, value, ReduceOp.MAX, stream);
     stream.synchronize();
     return value.segment().get(ValueLayout.JAVA_DOUBLE, 0);
   }
 
   /**
-   * Enqueues an operation many times and waits for the last; returns the microseconds of one, of
-   * the rank that took longest.
+   * Enqueues an operation {@code operations} times and waits for the last. Returns the microseconds
+   * per operation on the slowest rank.
    */
   double time(int operations, Runnable operation) {
-    meet(0);
+    maxOverRanks(0);
     long start = System.nanoTime();
     for (int i = 0; i < operations; i++) {
       operation.run();
     }
     stream.synchronize();
-    return meet(System.nanoTime() - start) / MICROSECOND / operations;
+    return maxOverRanks(System.nanoTime() - start) / MICROSECOND / operations;
   }
 
   @Override
   public void close() {
-    meet(0);
+    maxOverRanks(0);
     value.close();
     stream.close();
   }

@@ -20,12 +20,12 @@ import java.util.StringJoiner;
 import java.util.stream.Stream;
 
 /**
- * Compares the reference's all-reduce with that of its peers, all in one run.
+ * Compares the reference's all-reduce with that of its peers in one run.
  *
- * <p>Peers that have several settings first try all of them, once and shortly; those that come near
- * the best at any size take part. Then, in each round, every program runs once, in turn, so that
- * what disturbs the machine for a while disturbs all of them. A program's result is the median of
- * its rounds, a peer's result at a size that of its best program.
+ * <p>A peer with several settings first runs a short trial of each; the settings that are close to
+ * the best at any size take part. Then each round runs every program once, in turn, so that a
+ * temporary disturbance of the machine affects all of them. The result of a program is the median
+ * of its rounds, and the result of a peer at a size is that of its best program.
  */
 public final class ReferencePeers {
   static final List<Integer> RANKS = List.of(2, 4);
@@ -52,12 +52,12 @@ public final class ReferencePeers {
   private static final List<Sizing> TYPES_SIZES =
       List.of(new Sizing(1 << 20, 0, 9, 100), new Sizing(16 << 20, 0, 9, 5));
 
-  /** How much slower than the best, at its own best size, a program may have been in the trial. */
+  /** A program takes part if its trial, at its best size, is within this factor of the best. */
   private static final double NEAR = 1.1;
 
   private static final int TRIAL = 4;
 
-  /** What can be left out. */
+  /** The parts of the comparison that {@code --rows} selects. */
   enum Row {
     IN_PROCESS(MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.C_THREADS, Kind.REFERENCE, Kind.RING),
     SHARED_MEMORY(MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.SHARED_MEMORY),
@@ -75,7 +75,7 @@ public final class ReferencePeers {
       this.kinds = List.of(kinds);
     }
 
-    /** Reads what {@code --rows} names; everything if it names nothing. */
+    /** Parses the value of {@code --rows}; an empty value selects all rows. */
     static Set<Row> parse(String names) {
       Set<Row> rows = EnumSet.noneOf(Row.class);
       if (names.isEmpty()) {
@@ -89,7 +89,7 @@ public final class ReferencePeers {
   }
 
   private final Measurements measurements = new Measurements();
-  private final Map<PeerProgram, Map<Cell, Measurement>> tried = new HashMap<>();
+  private final Map<PeerProgram, Map<Cell, Measurement>> trials = new HashMap<>();
   private final Map<PeerProgram, List<Sizing>> sizes = new LinkedHashMap<>();
 
   private final boolean quick;
@@ -109,14 +109,15 @@ public final class ReferencePeers {
   public static void main(String[] args) throws IOException, InterruptedException {
     List<String> options = new ArrayList<>(List.of(args));
     boolean quick = options.remove("--quick");
-    int rounds = Integer.parseInt(Calls.take(options, "--rounds", quick ? "1" : "3"));
-    Set<Row> rows = Row.parse(Calls.take(options, "--rows", ""));
-    String page = Calls.take(options, "--write", "");
-    PeerPrograms all = new PeerPrograms(Path.of(Calls.take(options, "--peers", "target/peers")));
+    int rounds = Integer.parseInt(Calls.takeOption(options, "--rounds", quick ? "1" : "3"));
+    Set<Row> rows = Row.parse(Calls.takeOption(options, "--rows", ""));
+    String page = Calls.takeOption(options, "--write", "");
+    String folder = Calls.takeOption(options, "--peers", "target/peers");
+    PeerPrograms all = new PeerPrograms(Path.of(folder));
     if (!options.isEmpty()) {
-      throw new IllegalArgumentException("unknown: " + options);
+      throw new IllegalArgumentException("unknown options: " + options);
     }
-    // A signal that ends this process ends what it measures too.
+    // If a signal ends this process, the programs that it runs end too.
     Runtime.getRuntime()
         .addShutdownHook(
             new Thread(
@@ -124,11 +125,11 @@ public final class ReferencePeers {
     ReferencePeers peers = new ReferencePeers(quick);
     System.err.println("trial of all settings");
     peers.choose(all, rows);
-    peers.handOff(all);
+    peers.measureCacheLine(all);
     for (int round = 1; round <= rounds; round++) {
       System.err.printf("round %d of %d%n", round, rounds);
       peers.round(round);
-      peers.handOff(all);
+      peers.measureCacheLine(all);
     }
     String report = new ReferenceReport(peers.measurements, rounds).text();
     System.out.print(report);
@@ -137,7 +138,7 @@ public final class ReferencePeers {
     }
   }
 
-  /** Finds the programs that take part, in the order of their turns. */
+  /** Selects the programs that take part, in the order in which they run. */
   private void choose(PeerPrograms all, Set<Row> rows) throws IOException, InterruptedException {
     for (Row row : rows) {
       for (int ranks : row.ranks) {
@@ -150,7 +151,7 @@ public final class ReferencePeers {
     }
   }
 
-  /** Returns the programs, or those that come near the best where only the best counts. */
+  /** Returns the candidates; if only the best counts, those close to the best in a trial. */
   private List<PeerProgram> near(List<PeerProgram> candidates, List<Sizing> all)
       throws IOException, InterruptedException {
     if (candidates.size() < 2 || !candidates.getFirst().kind().bestCounts()) {
@@ -158,10 +159,10 @@ public final class ReferencePeers {
     }
     Measurements trial = new Measurements();
     for (PeerProgram candidate : candidates) {
-      if (!tried.containsKey(candidate)) {
-        tried.put(candidate, run(candidate, MODES.subList(0, 1), shortened(all)));
+      if (!trials.containsKey(candidate)) {
+        trials.put(candidate, run(candidate, MODES.subList(0, 1), shortened(all)));
       }
-      trial.add(candidate, tried.get(candidate));
+      trial.add(candidate, trials.get(candidate));
     }
     return candidates.stream()
         .filter(candidate -> !measurements.leftOut().contains(candidate))
@@ -184,7 +185,7 @@ public final class ReferencePeers {
   private void round(int round) throws IOException, InterruptedException {
     for (Map.Entry<PeerProgram, List<Sizing>> entry : sizes.entrySet()) {
       PeerProgram program = entry.getKey();
-      // What a program of types compares it runs in turn by itself.
+      // A program of types runs only once: it compares its reductions in turn within one run.
       boolean again = program.kind() != Kind.TYPES || round == 1;
       if (again && !measurements.leftOut().contains(program)) {
         measurements.add(program, run(program, modes(program), entry.getValue()));
@@ -192,18 +193,18 @@ public final class ReferencePeers {
     }
   }
 
-  private void handOff(PeerPrograms all) throws IOException, InterruptedException {
-    Optional<CacheLineLatency> program = all.handoff();
+  private void measureCacheLine(PeerPrograms all) throws IOException, InterruptedException {
+    Optional<CacheLineLatency> program = all.cacheLineLatency();
     if (program.isPresent()) {
       OptionalDouble nanoseconds = program.get().measure();
       System.err.println(
           "cache line from one processor to another, nanoseconds: "
               + (nanoseconds.isPresent() ? nanoseconds.getAsDouble() : "not measured"));
-      measurements.addHandoff(nanoseconds);
+      measurements.addCacheLineLatency(nanoseconds);
     }
   }
 
-  /** Returns what a program has measured: nothing if it found its own result wrong. */
+  /** Runs a program; excludes it and returns no results if it reports a wrong result. */
   private Map<Cell, Measurement> run(PeerProgram program, List<String> modes, List<Sizing> sizes)
       throws IOException, InterruptedException {
     try {

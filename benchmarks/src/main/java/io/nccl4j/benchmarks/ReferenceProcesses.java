@@ -8,14 +8,14 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** Starts {@link ReferenceRanks} as several processes, a rank each, and ends when they have. */
+/** Runs {@link ReferenceRanks} in several processes, one per rank, and waits for them. */
 public final class ReferenceProcesses {
   private ReferenceProcesses() {}
 
   /**
    * Starts the processes and waits for them.
    *
-   * @param args the number of ranks, the algorithm, the links between processes, modes, sizes
+   * @param args the number of ranks, the algorithm, the transport, modes, sizes
    * @throws IOException if a process cannot be started or fails
    * @throws InterruptedException if this thread is interrupted
    */

@@ -24,13 +24,13 @@ import java.util.Locale;
 import java.util.concurrent.ExecutionException;
 
 /**
- * Measures the reference's all-reduce (float32, sum) as the C programs under {@code peers} measure
- * theirs; {@code measure.h} there says what the arguments and the results are. Each rank has a
- * thread that enqueues a batch and waits for its end. A result has one number more, the bytes that
- * an operation allocates on the heap, all ranks together.
+ * Measures the reference's all-reduce (float32, sum) in the same way as the C programs in {@code
+ * peers}; {@code measure.h} defines the arguments and results. Each rank has a thread that enqueues
+ * a batch and waits for its completion. A result has one additional number: the bytes that an
+ * operation allocates on the heap, over all ranks.
  *
- * <p>Java compiles what it runs often. So each process carries out operations for a while before it
- * measures; the warm-ups of a size are the same as everyone's.
+ * <p>Each process runs operations for some seconds before it measures, so that they are compiled.
+ * The number of warm-ups per size is that of the C programs.
  */
 public final class ReferenceRanks {
   private static final double COMPILING_SECONDS = 3;
@@ -39,14 +39,14 @@ public final class ReferenceRanks {
           new Sizing(1 << 10, 0, 1, 200),
           new Sizing(64 << 10, 0, 1, 50),
           new Sizing(1 << 20, 0, 1, 5),
-          // Beyond 4 MiB the loops are others.
+          // Above 4 MiB other loops run.
           new Sizing(8 << 20, 0, 1, 1));
   private static final int PERIOD = 1021;
   private static final double SECOND = 1e9;
   private static final ThreadMXBean THREADS =
       (ThreadMXBean) ManagementFactory.getPlatformMXBean(java.lang.management.ThreadMXBean.class);
 
-  /** What happens to the inputs between two operations. */
+  /** Whether the inputs change between two operations. */
   enum Mode {
     UNTOUCHED,
     REWRITTEN;
@@ -79,8 +79,8 @@ public final class ReferenceRanks {
   /**
    * Measures with all ranks in this process, or as one of several processes.
    *
-   * @param args the number of ranks, the algorithm, the links between processes or {@code none},
-   *     then, with links, this rank and a directory for the ranks to meet in; modes, sizes
+   * @param args the number of ranks, the algorithm, the transport or {@code none} for one process;
+   *     for several processes this rank and a rendezvous directory; modes, sizes
    * @throws InterruptedException if this thread is interrupted
    * @throws ExecutionException if a rank fails
    */
@@ -106,8 +106,8 @@ public final class ReferenceRanks {
       return;
     }
     int rank = Integer.parseInt(args[3]);
-    Transport links = Transport.valueOf(args[2].toUpperCase(Locale.ROOT));
-    try (Backend backend = ReferenceBackend.open(ranks, options.withTransport(links));
+    Transport transport = Transport.valueOf(args[2].toUpperCase(Locale.ROOT));
+    try (Backend backend = ReferenceBackend.open(ranks, options.withTransport(transport));
         Rendezvous rendezvous =
             FileRendezvous.in(Path.of(args[4]), RankInfo.of(rank, ranks).withLocalRank(rank))) {
       measure(rendezvous.newCommunicator(backend, CommunicatorConfig.defaults()), modes, sizes);
@@ -123,14 +123,14 @@ public final class ReferenceRanks {
       for (Sizing size : sizes) {
         modes.forEach(mode -> rank.measure(size, mode));
       }
-      clock.meet(0);
+      clock.maxOverRanks(0);
       List.of(rank.source, rank.send, rank.recv).forEach(Buffer::close);
     }
   }
 
   private void compile(List<Mode> modes) {
     long start = System.nanoTime();
-    while (clock.meet((System.nanoTime() - start) / SECOND) < COMPILING_SECONDS) {
+    while (clock.maxOverRanks((System.nanoTime() - start) / SECOND) < COMPILING_SECONDS) {
       for (Sizing size : COMPILED) {
         RankBody work = new RankBody(size);
         modes.forEach(work::batch);
@@ -205,7 +205,7 @@ public final class ReferenceRanks {
       return clock.time(size.operations(), this::copy);
     }
 
-    /** Small whole numbers: the sum is exact in whatever order it is made. */
+    /** Checks one result. The inputs are small integers, whose sum is exact in any order. */
     void check() {
       copy();
       recv.fill((byte) -1, clock.stream());

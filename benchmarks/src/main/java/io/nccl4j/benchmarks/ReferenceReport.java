@@ -18,7 +18,7 @@ import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
-/** The tables of {@code scripts/bench reference}, and which goals are reached. */
+/** The report of {@code scripts/bench reference}: tables, and which goals are reached. */
 final class ReferenceReport {
   static final long MANY_RANKS_BYTES = 16 << 20;
   static final List<Integer> FEW_AND_MANY = List.of(4, 16);
@@ -52,7 +52,10 @@ final class ReferenceReport {
     this.rounds = rounds;
   }
 
-  /** Returns what a program of {@code Kind.TYPES} measures: its type, and what all relate to. */
+  /**
+   * Returns the reductions that a program of {@code Kind.TYPES} measures: all operators of its
+   * type, and the float32 sum that they are compared with.
+   */
   static List<String> reductions(PeerProgram program) {
     DataType type = DataType.valueOf(program.setting());
     Stream<Reduction> own =
@@ -63,7 +66,7 @@ final class ReferenceReport {
   String text() throws IOException {
     StringBuilder text = new StringBuilder(Page.machine());
     text.append("Median of %d rounds. Microseconds of one all-reduce.%n".formatted(rounds));
-    text.append(handoffs());
+    text.append(cacheLineLatencies());
     for (ReferenceRanks.Mode mode : ReferenceRanks.Mode.values()) {
       for (int ranks : ReferencePeers.RANKS) {
         text.append(inProcess(ranks, mode.toString()));
@@ -78,13 +81,16 @@ final class ReferenceReport {
     return text.append('\n').append(manyRanks()).append(heap()).append(leftOut()).toString();
   }
 
-  /** What crosses between ranks costs by it, and a virtual machine may be moved meanwhile. */
-  private String handoffs() {
-    if (measurements.handoffs().stream().allMatch(OptionalDouble::isEmpty)) {
-      return "What a cache line takes from one processor to another was not measured.\n";
+  /**
+   * Returns a line with the latency of a cache line, which determines the cost of communication
+   * between ranks and may change if a virtual machine is moved.
+   */
+  private String cacheLineLatencies() {
+    if (measurements.cacheLineLatencies().stream().allMatch(OptionalDouble::isEmpty)) {
+      return "The time of a cache line from one processor to another was not measured.\n";
     }
     String all =
-        measurements.handoffs().stream()
+        measurements.cacheLineLatencies().stream()
             .map(one -> one.isPresent() ? whole(one.getAsDouble()) : "(not measured)")
             .collect(Collectors.joining(", "));
     return "A cache line takes %s ns from one processor to another, measured before the first round and after each.%n"
@@ -135,7 +141,7 @@ final class ReferenceReport {
     return table("Processes, TCP on loopback", ranks, mode, lines);
   }
 
-  /** The goals are for inputs that nobody touches. */
+  /** Returns the goals for a mode; there are none for rewritten inputs. */
   private static List<Double> goals(String mode, List<Double> goals) {
     return mode.equals(UNTOUCHED) ? goals : List.of();
   }
@@ -162,10 +168,10 @@ final class ReferenceReport {
     return time(label, kind, ranks, program -> true);
   }
 
-  private Line time(String label, Kind kind, int ranks, Predicate<PeerProgram> which) {
+  private Line time(String label, Kind kind, int ranks, Predicate<PeerProgram> filter) {
     return new Line(
         label,
-        cell -> measurements.best(kind, ranks, cell, which).map(ReferenceReport::time).orElse(""));
+        cell -> measurements.best(kind, ranks, cell, filter).map(ReferenceReport::time).orElse(""));
   }
 
   private static String time(Best best) {
@@ -179,19 +185,19 @@ final class ReferenceReport {
     return ratio(label, kind, peer, ranks, goals, program -> true);
   }
 
-  /** How many times as fast as a peer. */
+  /** Returns a row with the speed relative to a peer. */
   private Line ratio(
       String label,
       Kind kind,
       Kind peer,
       int ranks,
       List<Double> goals,
-      Predicate<PeerProgram> which) {
+      Predicate<PeerProgram> filter) {
     return new Line(
         label,
         cell -> {
           Optional<Best> own = measurements.best(kind, ranks, cell);
-          Optional<Best> others = measurements.best(peer, ranks, cell, which);
+          Optional<Best> others = measurements.best(peer, ranks, cell, filter);
           if (own.isEmpty() || others.isEmpty()) {
             return "";
           }
@@ -273,7 +279,10 @@ final class ReferenceReport {
     return number(relative) + (relative < goal ? " " + TOO_SLOW : "");
   }
 
-  /** By what direct reduction moves: every rank's input is read and every output written. */
+  /**
+   * Returns the time per byte of many ranks relative to few. Direct reduction reads every rank's
+   * input and writes every output, so the bytes grow with the number of ranks.
+   */
   private String manyRanks() {
     Cell cell = new Cell(MANY_RANKS_BYTES, UNTOUCHED);
     List<Optional<Best>> found =

@@ -14,9 +14,9 @@ import java.util.Locale;
 import java.util.concurrent.ExecutionException;
 
 /**
- * Measures the reference's all-reduce of types and operators, with two ranks in one process. The
- * arguments are types with operators ({@code bfloat16:sum}) and sizes, the results as {@code
- * measure.h} has them.
+ * Measures the reference's all-reduce by type and operator, with two ranks in one process. The
+ * arguments are types with operators ({@code bfloat16:sum}) and sizes; the results have the format
+ * of {@code measure.h}.
  */
 public final class ReferenceTypes {
   private static final int COMPILING_TURNS = 4;
@@ -26,11 +26,11 @@ public final class ReferenceTypes {
   private static final long DOUBLE_BIAS = 1023;
   private static final int DOUBLE_MANTISSA = 52;
 
-  // What becomes of them, summed, multiplied, averaged or scaled, every type can hold.
+  // Every type represents their sums, products, averages and multiples exactly.
   private static final double[][] FLOATS = {{0.5, 1, 1.5, 2}, {1, 2}};
   private static final double[][] INTEGERS = {{1, 2, 3, 4}, {1, 2}};
 
-  /** The operators, {@code MULSUM} being one that a communicator makes. */
+  /** The operators; {@code MULSUM} is a {@link ReduceOp.PreMulSum} of the communicator. */
   enum Reducer {
     SUM,
     PROD,
@@ -57,7 +57,7 @@ public final class ReferenceTypes {
         case MIN -> ReduceOp.MIN;
         case MAX -> ReduceOp.MAX;
         case AVG -> ReduceOp.AVG;
-        case MULSUM -> throw new IllegalStateException("a communicator makes it");
+        case MULSUM -> throw new IllegalStateException("MULSUM is created by a communicator");
       };
     }
   }
@@ -103,7 +103,7 @@ public final class ReferenceTypes {
   }
 
   /**
-   * Measures.
+   * Measures the given reductions at each size.
    *
    * @param args types with operators, and sizes
    * @throws InterruptedException if this thread is interrupted
@@ -135,8 +135,8 @@ public final class ReferenceTypes {
   }
 
   /**
-   * Everything in turn, for all are to be compared; so is what is run to be compiled, since what
-   * one operator runs may have code that all share compiled anew.
+   * Measures all reductions in turn, since they are compared with each other. They are also
+   * compiled in turn, because one operator may cause shared code to be recompiled.
    */
   private static void measure(RankClock clock, List<Reduction> reductions, Sizing size) {
     List<ReferenceTypes> all =
@@ -156,7 +156,7 @@ public final class ReferenceTypes {
 
   private void compile() {
     long start = System.nanoTime();
-    while (clock.meet((System.nanoTime() - start) / SECOND) < COMPILING_SECONDS) {
+    while (clock.maxOverRanks((System.nanoTime() - start) / SECOND) < COMPILING_SECONDS) {
       time();
     }
   }
@@ -195,7 +195,7 @@ public final class ReferenceTypes {
     }
   }
 
-  /** Returns the bits of a number that the type can hold and that is not zero. */
+  /** Returns the bits of a nonzero number that the type can represent. */
   private static long bits(DataType type, double value) {
     return switch (type) {
       case FLOAT64 -> Double.doubleToRawLongBits(value);
@@ -234,8 +234,8 @@ public final class ReferenceTypes {
   }
 
   private void close() {
-    if (operator instanceof ReduceOp.PreMulSum made) {
-      made.close();
+    if (operator instanceof ReduceOp.PreMulSum preMulSum) {
+      preMulSum.close();
     }
     recv.close();
     send.close();

@@ -11,22 +11,22 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Measures rows of one rank with {@code scripts/all-reduce-perf} and with a C program that does
- * what nccl-tests does for a row. Both run on the stand-in, whose kernels take a programmed time,
- * so that it is known what they should show.
+ * Measures result rows of one rank with {@code scripts/all-reduce-perf} and with a C program that
+ * measures a row as nccl-tests does. Both run on the stand-in, whose kernels take a configured
+ * time, so that the expected results are known.
  */
 public final class Rows {
   private static final List<Integer> KERNEL_MICROS = List.of(40, 100, 400, 1000, 6000);
   private static final String BYTES = "1024";
   private static final String ITERATIONS = "20";
 
-  /** Rows of one process. */
+  /** The number of rows per process. */
   private static final String CYCLES = "5";
 
-  private static final double LEAST_RATIO = 0.98;
-  private static final double MOST_RATIO = 1.02;
+  private static final double MIN_RATIO = 0.98;
+  private static final double MAX_RATIO = 1.02;
 
-  /** Times of rows, in microseconds. */
+  /** The times of rows, in microseconds. */
   private record Times(List<Double> outOfPlace, List<Double> inPlace) {
     Times() {
       this(new ArrayList<>(), new ArrayList<>());
@@ -43,7 +43,7 @@ public final class Rows {
   /**
    * Runs both programs in turn.
    *
-   * @param args the number of rounds, the folder of the checkout, and a page to write to or nothing
+   * @param args the number of rounds, the folder of the checkout, and optionally a page to write to
    * @throws IOException if a program cannot be started or fails, or the page cannot be written
    * @throws InterruptedException if this thread is interrupted
    */
@@ -89,8 +89,8 @@ public final class Rows {
             + String.format(
                 Locale.ROOT,
                 "%n- ratios (goal: %.2f to %.2f, %s)%n",
-                LEAST_RATIO,
-                MOST_RATIO,
+                MIN_RATIO,
+                MAX_RATIO,
                 reached ? "reached" : "not reached");
     System.out.print(report);
     if (args.length > 2) {
@@ -99,7 +99,7 @@ public final class Rows {
   }
 
   private static boolean within(double ratio) {
-    return ratio >= LEAST_RATIO && ratio <= MOST_RATIO;
+    return ratio >= MIN_RATIO && ratio <= MAX_RATIO;
   }
 
   private static double median(List<Double> times) {
@@ -128,7 +128,7 @@ public final class Rows {
         CYCLES);
   }
 
-  /** Runs a program on the stand-in; returns the words of its lines that are rows. */
+  /** Runs a program on the stand-in; returns the columns of each result row. */
   private static List<String[]> rows(Path root, int kernelMicros, List<String> command)
       throws IOException, InterruptedException {
     ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
@@ -138,14 +138,14 @@ public final class Rows {
     standIn.put("NCCL4J_CUDART_LIBRARY", root.resolve("target/standin/libcudart.so.13").toString());
     builder.environment().putAll(standIn);
     Process process = builder.start();
-    List<String> said = new ArrayList<>();
+    List<String> output = new ArrayList<>();
     try (BufferedReader lines = process.inputReader()) {
-      lines.lines().forEach(said::add);
+      lines.lines().forEach(output::add);
     }
     if (!process.waitFor(1, TimeUnit.MINUTES) || process.exitValue() != 0) {
-      throw new IOException(command + " failed: " + String.join("\n", said));
+      throw new IOException(command + " failed: " + String.join("\n", output));
     }
-    return said.stream()
+    return output.stream()
         .map(String::strip)
         .filter(line -> line.matches("[0-9].*"))
         .map(line -> line.split(" +", -1))

@@ -1,15 +1,15 @@
 package io.nccl4j.benchmarks;
 
 /**
- * How often an all-reduce of one size is carried out: the same for whatever is compared.
+ * The number of all-reduces of one size; the same for everything that is compared.
  *
  * @param bytes the size
- * @param warmUps operations that are not timed
- * @param batches what is timed; the result is their median
- * @param operations all-reduces of a batch, one after the other
+ * @param warmUps the number of operations that are not timed
+ * @param batches the number of timed batches; the result is their median
+ * @param operations the number of consecutive all-reduces in a batch
  */
 record Sizing(long bytes, int warmUps, int batches, int operations) {
-  /** Reads what {@code toString} and the C programs write. */
+  /** Parses the format of {@link #toString} and of the C programs. */
   static Sizing parse(String text) {
     String[] parts = text.split(":", -1);
     if (parts.length != 4) {

@@ -11,38 +11,38 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Measures how long {@code scripts/all-reduce-perf} takes from the shell's start of it to the first
- * result, with and without the cache that its build made.
+ * Measures the time from the start of {@code scripts/all-reduce-perf} to its first result, with and
+ * without the AOT cache that the build creates.
  */
 public final class StartUp {
   private static final double GOAL_SECONDS = 0.35;
   private static final double SECOND = 1e9;
 
-  /** One way to start. */
-  private record Way(String label, Map<String, String> environment, List<String> command) {}
+  /** A command to start, with its environment. */
+  private record Variant(String label, Map<String, String> environment, List<String> command) {}
 
   private StartUp() {}
 
   /**
-   * Starts the command again and again.
+   * Starts each command once per round.
    *
    * @param args the number of rounds, the folder of the checkout, the {@code java} that the scripts
-   *     start, and a page to write to or nothing
+   *     start, and optionally a page to write to
    * @throws IOException if the command cannot be started or the page cannot be written
    * @throws InterruptedException if this thread is interrupted
    */
   public static void main(String[] args) throws IOException, InterruptedException {
     int rounds = Integer.parseInt(args[0]);
     Path root = Path.of(args[1]);
-    List<Way> ways = ways(root, args[2]);
-    Map<Way, List<Double>> seconds = new LinkedHashMap<>();
-    ways.forEach(way -> seconds.put(way, new ArrayList<>()));
-    // The first round reads everything from the disk.
+    List<Variant> variants = variants(root, args[2]);
+    Map<Variant, List<Double>> seconds = new LinkedHashMap<>();
+    variants.forEach(variant -> seconds.put(variant, new ArrayList<>()));
+    // Round 0 is not counted: it reads everything from disk.
     for (int round = 0; round <= rounds; round++) {
-      for (Way way : ways) {
-        double taken = untilFirstResult(way);
+      for (Variant variant : variants) {
+        double taken = untilFirstResult(variant);
         if (round > 0) {
-          seconds.get(way).add(taken);
+          seconds.get(variant).add(taken);
         }
       }
     }
@@ -53,7 +53,7 @@ public final class StartUp {
     }
   }
 
-  private static List<Way> ways(Path root, String java) {
+  private static List<Variant> variants(Path root, String java) {
     String script = root.resolve("scripts/all-reduce-perf").toString();
     List<String> smallest = List.of("-b", "8", "-e", "8", "-n", "1", "-w", "0");
     List<String> reference = command(script, smallest, "--backend", "reference", "--ranks", "2");
@@ -63,11 +63,11 @@ public final class StartUp {
             "NCCL4J_NCCL_LIBRARY", root.resolve("target/standin/libnccl.so.2").toString(),
             "NCCL4J_CUDART_LIBRARY", root.resolve("target/standin/libcudart.so.13").toString());
     return List.of(
-        new Way("reference, 2 ranks, with the cache", Map.of(), reference),
-        new Way("reference, 2 ranks, without", withoutCache(Map.of()), reference),
-        new Way("NCCL backend on the stand-in, 2 ranks, with the cache", standIn, nccl),
-        new Way("NCCL backend on the stand-in, 2 ranks, without", withoutCache(standIn), nccl),
-        new Way("`java -version`", Map.of(), List.of(java, "-version")));
+        new Variant("reference, 2 ranks, with the cache", Map.of(), reference),
+        new Variant("reference, 2 ranks, without", withoutCache(Map.of()), reference),
+        new Variant("NCCL backend on the stand-in, 2 ranks, with the cache", standIn, nccl),
+        new Variant("NCCL backend on the stand-in, 2 ranks, without", withoutCache(standIn), nccl),
+        new Variant("`java -version`", Map.of(), List.of(java, "-version")));
   }
 
   private static List<String> command(String script, List<String> smallest, String... more) {
@@ -83,40 +83,41 @@ public final class StartUp {
     return without;
   }
 
-  private static double untilFirstResult(Way way) throws IOException, InterruptedException {
-    ProcessBuilder builder = new ProcessBuilder(way.command());
-    builder.redirectErrorStream(true).environment().putAll(way.environment());
+  private static double untilFirstResult(Variant variant) throws IOException, InterruptedException {
+    ProcessBuilder builder = new ProcessBuilder(variant.command());
+    builder.redirectErrorStream(true).environment().putAll(variant.environment());
     long start = System.nanoTime();
     Process process = builder.start();
     long first = 0;
-    List<String> said = new ArrayList<>();
+    List<String> output = new ArrayList<>();
     try (BufferedReader lines = process.inputReader()) {
       for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-        said.add(line);
-        // Results are the lines that begin with a size.
+        output.add(line);
+        // Result lines begin with a size.
         if (first == 0 && line.strip().matches("\\d+ .*")) {
           first = System.nanoTime();
         }
       }
     }
     if (!process.waitFor(1, TimeUnit.MINUTES) || process.exitValue() != 0) {
-      throw new IOException(way.command() + " failed: " + String.join("\n", said));
+      throw new IOException(variant.command() + " failed: " + String.join("\n", output));
     }
     return ((first == 0 ? System.nanoTime() : first) - start) / SECOND;
   }
 
-  private static String report(int rounds, Map<Way, List<Double>> seconds) throws IOException {
+  private static String report(int rounds, Map<Variant, List<Double>> seconds) throws IOException {
     StringBuilder text = new StringBuilder(Page.machine());
-    text.append("Median of %d rounds; in brackets the least and the most.%n%n".formatted(rounds));
+    text.append(
+        "Median of %d rounds; in parentheses the minimum and maximum.%n%n".formatted(rounds));
     text.append("| start | seconds to the first result |\n|---|---|\n");
     seconds.forEach(
-        (way, taken) -> {
+        (variant, taken) -> {
           double[] all = taken.stream().mapToDouble(Double::doubleValue).sorted().toArray();
           text.append(
               String.format(
                   Locale.ROOT,
                   "| %s | %.2f (%.2f to %.2f) |%n",
-                  way.label(),
+                  variant.label(),
                   Page.median(all),
                   all[0],
                   all[all.length - 1]));

@@ -1,5 +1,5 @@
 /**
- * What nccl4j costs, measured with JMH. {@code scripts/bench} runs these; timings of a stand-in
- * library are timings of the way there and back, never of NCCL.
+ * Benchmarks of nccl4j, run by {@code scripts/bench}. Times measured on a stand-in library are the
+ * cost of the call path, not of NCCL.
  */
 package io.nccl4j.benchmarks;

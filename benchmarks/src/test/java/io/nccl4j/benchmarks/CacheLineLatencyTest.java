@@ -26,12 +26,12 @@ class CacheLineLatencyTest {
   }
 
   @Test
-  void oneProcessorIsNoNumber() throws Exception {
+  void singleProcessorYieldsNoResult() throws Exception {
     assertEquals(OptionalDouble.empty(), CacheLineLatency.parse("unmeasured"));
   }
 
   @Test
-  void whatIsNeitherIsShown() {
+  void otherProgramOutputIsShown() {
     for (String printed : List.of("", "-1", "nan", "31.4 ns")) {
       FailedException thrown =
           assertThrows(FailedException.class, () -> CacheLineLatency.parse(printed), printed);
@@ -42,7 +42,7 @@ class CacheLineLatencyTest {
   }
 
   @Test
-  void aProgramThatFailsIsShown() {
+  void failedProgramIsReported() {
     CacheLineLatency failing = new CacheLineLatency(List.of("sh", "-c", "echo no thread; exit 1"));
     FailedException thrown = assertThrows(FailedException.class, failing::measure);
     assertEquals("handoff ended with status 1: no thread", thrown.getMessage());
@@ -52,11 +52,11 @@ class CacheLineLatencyTest {
   void twoProcessorsAreMeasured() throws Exception {
     assumeTrue(PROCESSORS > 1, "there is one processor");
     double nanoseconds = built().measure().orElseThrow();
-    assertTrue(nanoseconds > 1 && nanoseconds < 1e6, "no way takes " + nanoseconds + " ns");
+    assertTrue(nanoseconds > 1 && nanoseconds < 1e6, "implausible: " + nanoseconds + " ns");
   }
 
   @Test
-  void oneProcessorIsNotMeasured() throws Exception {
+  void singleProcessorIsNotMeasured() throws Exception {
     assumeTrue(found("taskset"), "there is no taskset");
     List<String> onFirst = new ArrayList<>(List.of("taskset", "-c", firstProcessor()));
     onFirst.addAll(built().command());
@@ -74,7 +74,7 @@ class CacheLineLatencyTest {
     return new CacheLineLatency(List.of(program.toString()));
   }
 
-  /** The first that this process may use: a container may have others than the first of all. */
+  /** Returns the first processor that this process may use, which need not be processor 0. */
   private static String firstProcessor() throws Exception {
     try (Stream<String> lines = Files.lines(Path.of("/proc/self/status"))) {
       return lines

@@ -10,7 +10,7 @@ class ReferenceReportTest {
   private static final OptionalDouble NOT_MEASURED = OptionalDouble.empty();
 
   @Test
-  void theWayBetweenProcessorsIsListedInOrder() throws Exception {
+  void processorPairsAreListedInOrder() throws Exception {
     assertEquals(
         "A cache line takes 282, 31, 30 ns from one processor to another, measured before the first"
             + " round and after each.",
@@ -18,7 +18,7 @@ class ReferenceReportTest {
   }
 
   @Test
-  void aMissingMeasurementKeepsItsPlace() throws Exception {
+  void missingMeasurementKeepsItsCell() throws Exception {
     assertEquals(
         "A cache line takes 282, (not measured), 30 ns from one processor to another, measured"
             + " before the first round and after each.",
@@ -26,16 +26,16 @@ class ReferenceReportTest {
   }
 
   @Test
-  void whereNothingWasMeasuredItSaysSo() throws Exception {
-    String none = "What a cache line takes from one processor to another was not measured.";
+  void missingResultsAreReported() throws Exception {
+    String none = "The time of a cache line from one processor to another was not measured.";
     assertEquals(none, line());
     assertEquals(none, line(NOT_MEASURED, NOT_MEASURED));
   }
 
-  /** Returns the third line: it follows the machine and the rounds. */
-  private static String line(OptionalDouble... handoffs) throws Exception {
+  /** Returns the third line of the report, after the machine and the rounds. */
+  private static String line(OptionalDouble... cacheLineLatencies) throws Exception {
     Measurements measurements = new Measurements();
-    List.of(handoffs).forEach(measurements::addHandoff);
+    List.of(cacheLineLatencies).forEach(measurements::addCacheLineLatency);
     return new ReferenceReport(measurements, 2).text().lines().toList().get(2);
   }
 }

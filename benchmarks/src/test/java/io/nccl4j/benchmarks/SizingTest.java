@@ -7,14 +7,14 @@ import org.junit.jupiter.api.Test;
 
 class SizingTest {
   @Test
-  void isReadAsItIsWritten() {
+  void parseReadsWhatToStringWrites() {
     Sizing size = new Sizing(16 << 20, 100, 9, 10);
     assertEquals("16777216:100:9:10", size.toString());
     assertEquals(size, Sizing.parse(size.toString()));
   }
 
   @Test
-  void aMissingNumberIsAnError() {
+  void missingNumberIsAnError() {
     IllegalArgumentException thrown =
         assertThrows(IllegalArgumentException.class, () -> Sizing.parse("1024:5:9"));
     assertEquals(

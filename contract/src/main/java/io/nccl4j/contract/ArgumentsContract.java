@@ -28,7 +28,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.function.Executable;
 
-/** What is refused before anything is launched, in words that name argument, value and rule. */
+/**
+ * Invalid arguments. They are refused before anything is launched, with a message that names the
+ * argument, its value and the rule.
+ */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class ArgumentsContract {
   private Ranks ranks;
@@ -38,7 +41,7 @@ abstract class ArgumentsContract {
 
   abstract BackendUnderTest underTest();
 
-  /** The last of as many ranks as there can be up to three: rank 2 of 3 where possible. */
+  /** Opens at most three ranks; the tests use the last one, rank 2 of 3 if possible. */
   @BeforeAll
   void open() {
     ranks = Ranks.of(underTest(), Math.min(3, underTest().maxRanks()));
@@ -52,7 +55,7 @@ abstract class ArgumentsContract {
     ranks.close();
   }
 
-  /** Nothing of what was refused may be under way: all ranks still work together. */
+  /** Checks that no refused call has been launched: a collective of all ranks still succeeds. */
   @AfterEach
   void everyRankStillWorks() {
     rank.free();
@@ -65,7 +68,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void nothingMayBeNullThatIsNeeded() {
+  void nullArgumentIsRefusedByName() {
     Buffer a = ints(6);
     Buffer b = ints(6);
     nullRefused("send", () -> comm.allReduce(null, b, ReduceOp.SUM, stream));
@@ -87,7 +90,7 @@ abstract class ArgumentsContract {
     nullRefused("recv", () -> comm.gather(a, null, comm.rank(), stream));
     nullRefused("recv", () -> comm.scatter(a, null, 0, stream));
     nullRefused("send", () -> comm.scatter(null, b, comm.rank(), stream));
-    if (ranks.size() > 1) { // a rank that is alone has no peer outside a group
+    if (ranks.size() > 1) { // a single rank has no peer outside a group
       nullRefused("buffer", () -> comm.send(null, 0, stream));
       nullRefused("buffer", () -> comm.recv(null, 0, stream));
     }
@@ -97,7 +100,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aRootOutsideTheCommunicatorIsRefused() {
+  void rootOutOfRangeIsRefused() {
     Buffer a = ints(6);
     for (int root : new int[] {-1, ranks.size(), Integer.MAX_VALUE}) {
       String message = "root is " + root + "; it must be from 0 to " + (ranks.size() - 1);
@@ -109,7 +112,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aPeerOutsideTheCommunicatorIsRefused() {
+  void peerOutOfRangeIsRefused() {
     Buffer a = ints(6);
     for (int peer : new int[] {-1, ranks.size()}) {
       String message = "peer is " + peer + "; it must be from 0 to " + (ranks.size() - 1);
@@ -119,7 +122,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aMessageToOneselfOutsideAGroupIsRefused() {
+  void sendOrReceiveToSelfOutsideGroupIsRefused() {
     Buffer a = ints(6);
     int me = comm.rank();
     String message =
@@ -129,7 +132,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void countsThatDoNotFitEachOtherAreRefused() {
+  void mismatchedCountsAreRefused() {
     int n = ranks.size();
     Buffer six = ints(6);
     Buffer five = ints(5);
@@ -151,7 +154,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void anAllToAllOfACountThatTheRanksDoNotDivideIsRefused() {
+  void allToAllCountNotDivisibleBySizeIsRefused() {
     int n = ranks.size();
     assumeTrue(n > 1, "every count is a multiple of one rank");
     Buffer a = ints(2 * n + 1);
@@ -180,7 +183,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void sendAndRecvThatOverlapOtherwiseThanInPlaceAreRefused() {
+  void overlapThatIsNotInPlaceIsRefused() {
     int n = ranks.size();
     Buffer all = ints(4 * n + 4);
     Buffer low = all.slice(0, 2L * n);
@@ -193,7 +196,7 @@ abstract class ArgumentsContract {
     String none = "send and recv overlap; allToAll has no in-place form";
     refused(none, () -> comm.allToAll(low, low, stream));
     refused(none, () -> comm.allToAll(low, shifted, stream));
-    // The in-place slice is the one at rank * 2; one element further is not.
+    // The in-place slice begins at rank * 2; this one begins one element later.
     Buffer wrong = all.slice(2L * comm.rank() + 1, 2);
     refused(
         "send and recv overlap; they must be separate, or in-place: send == recv + rank * count",
@@ -210,7 +213,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void buffersThatOnlyTouchDoNotOverlap() {
+  void adjacentBuffersDoNotOverlap() {
     ranks.each(
         each -> {
           Buffer all = each.ints(1, 2, 0, 0);
@@ -221,51 +224,52 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aClosedBufferOrStreamIsRefusedByEveryOperation() {
+  void everyOperationRefusesClosedBufferOrStream() {
     Buffer closed = comm.newBuffer(DataType.INT32, 6);
     closed.close();
-    Stream gone = comm.newStream();
-    gone.close();
-    Buffer fine = ints(6);
+    Stream closedStream = comm.newStream();
+    closedStream.close();
+    Buffer valid = ints(6);
     everyOperation(closed, stream, use -> closedRefused(" is closed: Buffer", use));
-    everyOperation(fine, gone, use -> closedRefused("stream is closed: ", use));
+    everyOperation(valid, closedStream, use -> closedRefused("stream is closed: ", use));
   }
 
   @Test
-  void aBufferOrStreamOfAnotherDeviceIsRefusedByEveryOperation() {
+  void everyOperationRefusesBufferOrStreamOfAnotherDevice() {
     int devices = ranks.backend().devices().size();
     assumeTrue(devices > 1, "needs two devices");
     int other = (comm.device() + 1) % devices;
     try (Buffer foreign = ranks.backend().newBuffer(other, DataType.INT32, 6);
-        Stream elsewhere = ranks.backend().newStream(other)) {
-      Buffer fine = ints(6);
+        Stream foreignStream = ranks.backend().newStream(other)) {
+      Buffer valid = ints(6);
       everyOperation(
           foreign,
           stream,
           use -> refusedContaining("it must be usable on this rank's device", use));
       everyOperation(
-          fine, elsewhere, use -> refusedContaining("it must be of this rank's device", use));
+          valid, foreignStream, use -> refusedContaining("it must be of this rank's device", use));
     }
   }
 
   @Test
-  void aBufferOfAnotherPlatformIsRefused() {
+  void bufferOfAnotherDeviceTypeIsRefused() {
     try (Backend reference = Backend.reference(1)) {
       assumeTrue(reference.deviceType() != ranks.backend().deviceType(), "this is the reference");
       try (Buffer foreign = reference.newBuffer(0, DataType.INT32, 6);
-          Stream elsewhere = reference.newStream(0)) {
+          Stream foreignStream = reference.newStream(0)) {
         refusedContaining(
             "usable on this rank's device",
             () -> comm.allReduce(foreign, foreign, ReduceOp.SUM, stream));
-        Buffer fine = ints(6);
+        Buffer valid = ints(6);
         refusedContaining(
-            "of this rank's device", () -> comm.allReduce(fine, fine, ReduceOp.SUM, elsewhere));
+            "of this rank's device",
+            () -> comm.allReduce(valid, valid, ReduceOp.SUM, foreignStream));
       }
     }
   }
 
   @Test
-  void aRankOutsideTheWorldIsRefused() {
+  void rankOutOfRangeIsRefused() {
     Backend backend = ranks.backend();
     UniqueId id = backend.newUniqueId();
     CommunicatorConfig config = underTest().config();
@@ -278,7 +282,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aDeviceThatIsNotThereIsRefused() {
+  void nonexistentDeviceIsRefused() {
     Backend backend = ranks.backend();
     int devices = backend.devices().size();
     for (int device : new int[] {-1, devices}) {
@@ -295,14 +299,14 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aCommunicatorOfNoDevicesIsRefused() {
+  void emptyDeviceListIsRefused() {
     refused(
         "devices is empty; there must be one for each rank",
         () -> ranks.backend().newCommunicators(underTest().config()));
   }
 
   @Test
-  void nullInACollectionIsNamed() {
+  void nullElementIsRefusedByName() {
     Set<Integer> excluded = new HashSet<>(Arrays.asList(0, null));
     CommunicatorConfig config = underTest().config();
     nullRefused(
@@ -320,7 +324,7 @@ abstract class ArgumentsContract {
     return rank.allocate(DataType.INT32, count);
   }
 
-  /** Hands each operation's call on this buffer and stream to a check. */
+  /** Passes a call of each operation with this buffer and stream to a check. */
   private void everyOperation(Buffer buffer, Stream on, Consumer<Executable> check) {
     int me = comm.rank();
     check.accept(() -> comm.allReduce(buffer, buffer, ReduceOp.SUM, on));

@@ -17,13 +17,13 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 
-/** What a backend says of itself, and what it makes by device. */
+/** The properties of a backend, and the objects that it creates for a device. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class BackendContract {
   abstract BackendUnderTest underTest();
 
   @Test
-  void theDevicesAreNumberedFromZero() {
+  void devicesAreNumberedFromZero() {
     try (Backend backend = underTest().open(2)) {
       List<Device> devices = backend.devices();
       assertFalse(devices.isEmpty());
@@ -37,7 +37,7 @@ abstract class BackendContract {
   }
 
   @Test
-  void backendHasANameAndTheLibraryAVersion() {
+  void backendHasNameAndLibraryVersion() {
     try (Backend backend = underTest().open(1)) {
       assertFalse(Backend.libraryVersion().isBlank());
       assertTrue(backend.toString().contains(backend.name()));
@@ -45,7 +45,7 @@ abstract class BackendContract {
   }
 
   @Test
-  void whatEveryBackendCanAndWhatThisOneIsKnownToDoIsSupported() {
+  void requiredAndDeclaredFeaturesAreSupported() {
     try (Backend backend = underTest().open(1)) {
       assertTrue(backend.supports(Feature.SPLIT));
       assertTrue(backend.supports(Feature.PRE_MUL_SUM));
@@ -64,18 +64,18 @@ abstract class BackendContract {
   }
 
   @Test
-  void uniqueIdClosesOnceOrMoreAndAlsoAfterItsBackend() {
+  void uniqueIdCloseIsIdempotentAndAllowedAfterBackend() {
     Backend backend = underTest().open(1);
     UniqueId id = backend.newUniqueId();
     backend.closeUniqueId(id);
     backend.close();
     backend.closeUniqueId(id);
     assertThrows(NullPointerException.class, () -> backend.closeUniqueId(null));
-    UniqueId ofAnother =
+    UniqueId otherBackendsId =
         backend.deviceType() == DeviceType.HOST
             ? UniqueId.fromHex("01".repeat(UniqueId.BYTES))
             : Backend.reference(1).newUniqueId();
-    assertThrows(IllegalArgumentException.class, () -> backend.closeUniqueId(ofAnother));
+    assertThrows(IllegalArgumentException.class, () -> backend.closeUniqueId(otherBackendsId));
   }
 
   @Test

@@ -8,41 +8,41 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.stream.IntStream;
 
-/** What the contract suite must know of the backend that it runs on. */
+/** Opens the backend that the contract suite runs on, and describes what it supports. */
 public interface BackendUnderTest {
-  /** Opens a backend with a device for each of so many ranks, or with as many as there are. */
+  /** Opens a backend with one device for each of {@code ranks} ranks, or with all that exist. */
   Backend open(int ranks);
 
-  /** The largest communicator that can be made. */
+  /** Returns the size of the largest communicator that can be created. */
   int maxRanks();
 
-  /** Whether reductions of float8 work on the devices at hand. */
+  /** Returns whether the available devices can reduce float8 data. */
   default boolean reducesFloat8() {
     return true;
   }
 
-  /** Whether float8 can be moved at all. */
+  /** Returns whether float8 data can be moved. */
   default boolean movesFloat8() {
     return true;
   }
 
-  /** The types that can be moved. */
+  /** Returns the types that can be moved. */
   default List<DataType> movedTypes() {
     return Arrays.stream(DataType.values()).filter(t -> !t.float8() || movesFloat8()).toList();
   }
 
-  /** Whether this type can be reduced. */
+  /** Returns whether a type can be reduced. */
   default boolean reduces(DataType type) {
     return !type.float8() || reducesFloat8();
   }
 
-  /** The configuration of communicators whose test says nothing else. */
+  /** Returns the configuration of communicators whose test does not specify one. */
   default CommunicatorConfig config() {
     return CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
   }
 
-  /** Those of the wished rank counts that are possible here. */
-  default List<Integer> rankCounts(int... wished) {
-    return IntStream.of(wished).filter(n -> n <= maxRanks()).boxed().toList();
+  /** Returns those of the requested rank counts that are possible here. */
+  default List<Integer> rankCounts(int... requested) {
+    return IntStream.of(requested).filter(n -> n <= maxRanks()).boxed().toList();
   }
 }

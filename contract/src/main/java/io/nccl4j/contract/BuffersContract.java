@@ -31,7 +31,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.function.Executable;
 
-/** Memory: what is in it, who owns it, who can reach it. */
+/** Buffers: their contents, ownership and accessibility. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class BuffersContract {
   private Backend backend;
@@ -53,26 +53,26 @@ abstract class BuffersContract {
 
   @Test
   @SuppressWarnings(
-      "MustBeClosedChecker") // One is closed at once; the other is of a thread that has gone.
-  void hostMemoryThatCannotBeReadIsRefusedByItsName() throws Exception {
+      "MustBeClosedChecker") // One arena is closed at once; the other's thread has ended.
+  void inaccessibleHostMemoryIsRefusedByName() throws Exception {
     try (Buffer value = backend.newBuffer(0, DataType.INT32, 1)) {
-      Arena closed = Arena.ofShared();
-      MemorySegment gone = closed.allocate(4);
-      closed.close();
-      Throwable dead =
-          assertThrows(IllegalStateException.class, () -> value.copyFromAsync(gone, stream));
-      assertEquals("source lies in an arena that is closed", dead.getMessage());
-      AtomicReference<MemorySegment> foreign = new AtomicReference<>();
-      Thread.ofPlatform().start(() -> foreign.set(Arena.ofConfined().allocate(4))).join();
-      Throwable alien =
-          assertThrows(IllegalArgumentException.class, () -> value.copyTo(foreign.get(), stream));
+      Arena arena = Arena.ofShared();
+      MemorySegment closed = arena.allocate(4);
+      arena.close();
+      Throwable source =
+          assertThrows(IllegalStateException.class, () -> value.copyFromAsync(closed, stream));
+      assertEquals("source lies in an arena that is closed", source.getMessage());
+      AtomicReference<MemorySegment> confined = new AtomicReference<>();
+      Thread.ofPlatform().start(() -> confined.set(Arena.ofConfined().allocate(4))).join();
+      Throwable target =
+          assertThrows(IllegalArgumentException.class, () -> value.copyTo(confined.get(), stream));
       assertTrue(
-          alien.getMessage().startsWith("target belongs to another thread"), alien::toString);
+          target.getMessage().startsWith("target belongs to another thread"), target::toString);
     }
   }
 
   @Test
-  void whatWasUploadedIsWhatIsDownloaded() {
+  void downloadReturnsUploadedData() {
     for (DataType type : DataType.values()) {
       for (long count : new long[] {0, 1, 3, 1000, 100_003}) {
         MemorySegment data = TestData.bytes(type, 1, count, "upload").get(0);
@@ -89,7 +89,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void hostMemoryOffTheHeapServesAsWell() {
+  void offHeapMemoryIsCopied() {
     try (Arena arena = Arena.ofConfined();
         Buffer buffer = backend.newBuffer(0, DataType.INT32, 3)) {
       MemorySegment source = arena.allocateFrom(ValueLayout.JAVA_INT, 1, 2, 3);
@@ -101,7 +101,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void theSourceMayBeChangedAsSoonAsCopyFromReturns() {
+  void sourceMayBeChangedAfterCopyFromReturns() {
     int count = 300_000;
     try (StuckCollective stuck = StuckCollective.prepare(underTest());
         Buffer buffer = stuck.comm().newBuffer(DataType.INT32, count)) {
@@ -119,7 +119,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void theSourceMayBeFreedAsSoonAsCopyFromReturns() {
+  void sourceMayBeFreedAfterCopyFromReturns() {
     int count = 300_000;
     try (Buffer buffer = backend.newBuffer(0, DataType.INT32, count)) {
       try (Arena arena = Arena.ofConfined()) {
@@ -133,7 +133,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aBufferIsCopiedToAnother() {
+  void bufferIsCopiedToAnother() {
     try (Buffer source = ints(1, 2, 3);
         Buffer target = backend.newBuffer(0, DataType.INT32, 3)) {
       target.copyFromAsync(source, stream);
@@ -142,21 +142,21 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aBufferIsCopiedToAnotherDevice() {
+  void bufferIsCopiedToAnotherDevice() {
     assumeTrue(backend.devices().size() > 1, "needs two devices");
     try (Buffer source = ints(1, 2, 3);
         Buffer target = backend.newBuffer(1, DataType.INT32, 3);
-        Stream ofTarget = backend.newStream(1)) {
+        Stream targetStream = backend.newStream(1)) {
       stream.synchronize();
-      target.copyFromAsync(source, ofTarget);
+      target.copyFromAsync(source, targetStream);
       int[] got = new int[3];
-      target.copyTo(MemorySegment.ofArray(got), ofTarget);
+      target.copyTo(MemorySegment.ofArray(got), targetStream);
       assertArrayEquals(new int[] {1, 2, 3}, got);
-      target.fill((byte) 0, ofTarget);
-      ofTarget.synchronize();
+      target.fill((byte) 0, targetStream);
+      targetStream.synchronize();
       target.copyFromAsync(source, stream);
       stream.synchronize();
-      target.copyTo(MemorySegment.ofArray(got), ofTarget);
+      target.copyTo(MemorySegment.ofArray(got), targetStream);
       assertArrayEquals(new int[] {1, 2, 3}, got, "in a stream of the source's device");
     }
   }
@@ -172,7 +172,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aSliceIsAViewOfTheSameMemory() {
+  void sliceIsViewOfSameMemory() {
     try (Buffer all = ints(0, 1, 2, 3, 4)) {
       Buffer middle = all.slice(1, 3);
       Buffer last = middle.slice(2, 1);
@@ -188,7 +188,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aSliceOutsideItsBufferIsRefused() {
+  void sliceOutOfRangeIsRefused() {
     try (Buffer all = ints(0, 1, 2)) {
       for (long[] bad :
           new long[][] {{-1, 1}, {0, -1}, {0, 4}, {3, 1}, {4, 0}, {2, Long.MAX_VALUE}}) {
@@ -203,7 +203,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aClosedBufferAndItsViewsAreRefusedByName() {
+  void closedBufferAndItsViewsAreRefusedByName() {
     Buffer buffer = ints(1, 2);
     Buffer view = buffer.slice(0, 1);
     stream.synchronize();
@@ -230,10 +230,10 @@ abstract class BuffersContract {
   }
 
   @Test
-  void pinnedMemoryIsReachableByHostAndDevice() {
+  void pinnedMemoryIsAccessibleToHostAndDevice() {
     int size = Math.min(2, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), size)) {
-      // Before any rank communicates: pinning memory may wait for the kernels of all ranks.
+      // Allocate before any rank communicates: pinning may wait for the kernels of all ranks.
       Queue<Buffer> allocated = new ConcurrentLinkedQueue<>();
       for (int i = 0; i < size; i++) {
         allocated.add(ranks.backend().newPinnedBuffer(DataType.INT32, 3));
@@ -261,7 +261,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void deviceMemoryIsNotAddressedByTheHost() {
+  void segmentOfDeviceMemoryIsRefused() {
     try (Buffer buffer = ints(1)) {
       assumeTrue(
           buffer.memoryType() == Buffer.MemoryType.DEVICE, "the devices' memory is the host's own");
@@ -271,7 +271,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aViewOfForeignDeviceMemoryIsABuffer() {
+  void foreignDeviceMemoryIsUsableAsBuffer() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer owner = rank.ints(5, 6, 7);
@@ -285,7 +285,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aViewOfForeignHostMemoryIsABuffer() {
+  void foreignHostMemoryIsUsableAsBuffer() {
     assumeTrue(backend.deviceType() == DeviceType.HOST, "the devices do not use host memory");
     try (Arena arena = Arena.ofShared();
         Ranks ranks = Ranks.of(underTest(), 1)) {
@@ -304,26 +304,26 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aDirectBufferOfJavaIsABufferOnEveryRank() {
+  void directByteBufferWorksOnEveryRank() {
     assumeTrue(backend.deviceType() == DeviceType.HOST, "the devices do not use host memory");
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(
           rank -> {
-            FloatBuffer own =
+            FloatBuffer direct =
                 ByteBuffer.allocateDirect(12).order(ByteOrder.nativeOrder()).asFloatBuffer();
-            own.put(new float[] {rank.rank() + 1, rank.rank(), 7});
-            Buffer buffer = Buffer.ofDirectBuffer(own.flip(), DataType.FLOAT32);
+            direct.put(new float[] {rank.rank() + 1, rank.rank(), 7});
+            Buffer buffer = Buffer.ofDirectBuffer(direct.flip(), DataType.FLOAT32);
             rank.comm().allReduce(buffer, buffer, ReduceOp.SUM, rank.stream());
             rank.stream().synchronize();
             float[] sums = new float[3];
-            own.get(sums);
+            direct.get(sums);
             assertArrayEquals(new float[] {3, 1, 14}, sums);
           });
     }
   }
 
   @Test
-  void aCopyOfTheWrongSizeIsRefused() {
+  void copyOfWrongSizeIsRefused() {
     try (Buffer buffer = ints(1, 2)) {
       MemorySegment seven = MemorySegment.ofArray(new byte[7]);
       Throwable source =
@@ -337,7 +337,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aReadOnlyTargetIsRefused() {
+  void readOnlyTargetIsRefused() {
     try (Buffer buffer = ints(1)) {
       MemorySegment target = MemorySegment.ofArray(new int[1]).asReadOnly();
       Throwable thrown =
@@ -347,7 +347,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aCopyBetweenBuffersOfOtherTypeOrCountIsRefused() {
+  void copyBetweenDifferentTypesOrCountsIsRefused() {
     try (Buffer ints = ints(1, 2);
         Buffer fewer = ints(1);
         Buffer floats = backend.newBuffer(0, DataType.FLOAT32, 2)) {
@@ -361,7 +361,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aStreamOfAnotherDeviceIsRefused() {
+  void streamOfAnotherDeviceIsRefused() {
     assumeTrue(backend.devices().size() > 1, "needs two devices");
     try (Buffer a = ints(1);
         Buffer b = ints(2);
@@ -381,7 +381,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void countsThatAreNoCountsAreRefused() {
+  void negativeOrOverflowingCountIsRefused() {
     for (Executable use :
         new Executable[] {
           () -> backend.newBuffer(0, DataType.INT64, -1),
@@ -398,7 +398,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void memoryThatIsNotThereIsAnErrorThatSaysSo() {
+  void excessiveAllocationThrowsOutOfMemory() {
     Throwable thrown =
         assertThrows(Throwable.class, () -> backend.newBuffer(0, DataType.INT64, 1L << 55).close());
     assertTrue(
@@ -406,7 +406,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void anEmptyBufferIsABuffer() {
+  void emptyBufferIsUsable() {
     try (Buffer empty = backend.newBuffer(0, DataType.FLOAT32, 0);
         Buffer other = backend.newBuffer(0, DataType.FLOAT32, 0)) {
       empty.fill((byte) 1, stream);
@@ -417,7 +417,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aBufferSaysWhatItIs() {
+  void bufferToStringNamesTypeCountAndDevice() {
     try (Buffer buffer = ints(1, 2)) {
       assertTrue(buffer.toString().startsWith("Buffer[INT32 x 2, "), buffer::toString);
       assertTrue(buffer.toString().contains("device 0"), buffer::toString);

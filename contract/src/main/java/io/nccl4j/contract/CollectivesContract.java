@@ -18,9 +18,7 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/**
- * What arrives where, and the value of every element, for the eight collectives that are not sends.
- */
+/** The results of the eight collectives, element by element. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class CollectivesContract {
   private static final List<ReduceOp> OPERATORS =
@@ -37,8 +35,8 @@ abstract class CollectivesContract {
   private static final long[] COUNTS = {0, 1, 2, 3, 17, 64, 257};
   private static final long[] COUNTS_OF_MANY_RANKS = {0, 1, 67};
 
-  /** One call with its inputs and, per rank, its answer. */
-  private record Case(Shape shape, List<MemorySegment> inputs, List<Expected> answers) {}
+  /** One call with its inputs and the expected result of each rank. */
+  private record Case(Shape shape, List<MemorySegment> inputs, List<Expected> expected) {}
 
   abstract BackendUnderTest underTest();
 
@@ -57,7 +55,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyReductionOfEveryTypeIsExactWhereTheDataIs(int n) {
+  void reductionOfRepresentableDataIsExactForEveryType(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (DataType type : reducedTypes()) {
         runAll(ranks, reductions(n, type, this::exactCase));
@@ -67,7 +65,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("everyRankCount")
-  void everyNumberOfRanksWorks(int n) {
+  void everyRankCountWorks(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       List<Case> cases = new ArrayList<>();
       for (long count : new long[] {1, 64, 1009}) {
@@ -87,7 +85,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyReductionOfRandomDataStaysWithinTheForwardErrorBound(int n) {
+  void reductionOfRandomDataIsWithinForwardErrorBound(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (DataType type : reducedTypes()) {
         List<Case> cases = new ArrayList<>();
@@ -103,7 +101,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyMoveOfEveryTypeDeliversEveryBit(int n) {
+  void dataMovementIsBitExactForEveryType(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (DataType type : underTest().movedTypes()) {
         List<Case> cases = new ArrayList<>();
@@ -137,7 +135,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("fewRankCounts")
-  void messagesLargerThanAnyInternalChunkArriveWhole(int n) {
+  void multiChunkMessagesArriveWhole(int n) {
     long large = 1_500_007 / n;
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (Operation operation : REDUCTIONS) {
@@ -156,7 +154,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("fewRankCounts")
-  void manyOperationsEnqueuedAtOnceRunInOrder(int n) {
+  void enqueuedOperationsRunInOrder(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -178,7 +176,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyRankGetsTheSameBitsOfASum(int n) {
+  void sumIsBitIdenticalOnEveryRank(int n) {
     ProcessRank.assumeNone(n);
     List<MemorySegment> inputs = TestData.random(DataType.FLOAT32, ReduceOp.SUM, n, 4099);
     MemorySegment[] results = new MemorySegment[n];
@@ -193,7 +191,7 @@ abstract class CollectivesContract {
   }
 
   @Test
-  void theSameSumIsTheSameBitsEveryTime() {
+  void repeatedSumIsBitIdentical() {
     int n = Math.min(5, underTest().maxRanks());
     List<MemorySegment> inputs = TestData.random(DataType.FLOAT32, ReduceOp.SUM, n, 5003);
     Shape shape = new Shape(Operation.ALL_REDUCE, DataType.FLOAT32, ReduceOp.SUM, n, 5003, 0);
@@ -205,7 +203,7 @@ abstract class CollectivesContract {
               Expected.bytes(first)
                   .check(
                       shape.run(rank, inputs.get(rank.rank()), i % 2 == 0),
-                      () -> "a repetition on " + rank);
+                      () -> "repetition on " + rank);
             }
           });
     }
@@ -213,7 +211,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("fewRankCounts")
-  void minimumAndMaximumIgnoreNanUnlessThereIsNothingElse(int n) {
+  void minAndMaxIgnoreNanUnlessAllAreNan(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (DataType type : reducedTypes()) {
         if (type.floating()) {
@@ -225,7 +223,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("fewRankCounts")
-  void aSumWithNanIsNanAndWithInfinityInfinite(int n) {
+  void sumPropagatesNanAndInfinity(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (DataType type :
           List.of(DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64)) {
@@ -245,7 +243,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("fewRankCounts")
-  void float8SumsSaturateInsteadOfOverflowing(int n) {
+  void float8SumSaturates(int n) {
     assumeTrue(underTest().reducesFloat8(), "the devices do not reduce float8");
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       runAll(
@@ -267,7 +265,7 @@ abstract class CollectivesContract {
   }
 
   @Test
-  void theAverageOfNegativeIntegersIsTruncatedTowardsZero() {
+  void integerAverageTruncatesTowardZero() {
     int n = Math.min(2, underTest().maxRanks());
     assumeTrue(n == 2, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), n)) {
@@ -282,7 +280,7 @@ abstract class CollectivesContract {
   }
 
   @Test
-  void buffersThatAreSlicesOfOneAllocationKeepTheirNeighbours() {
+  void reductionIntoSliceLeavesNeighborsUnchanged() {
     int n = Math.min(3, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -297,7 +295,7 @@ abstract class CollectivesContract {
   }
 
   @Test
-  void theSendBufferOfAnOutOfPlaceOperationIsLeftAlone() {
+  void outOfPlaceOperationLeavesSendBufferUnchanged() {
     int n = Math.min(3, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -325,7 +323,7 @@ abstract class CollectivesContract {
     for (Operation operation : REDUCTIONS) {
       for (ReduceOp op : OPERATORS) {
         if (op == ReduceOp.AVG && type.floating() && Integer.bitCount(n) > 1) {
-          continue; // 1/n is not exact; the random data has a bound for it
+          continue; // 1/n is not exact; the tests with random data cover it
         }
         for (long count : counts(n)) {
           cases.add(make.apply(new Shape(operation, type, op, n, count, cases.size() % n)));
@@ -354,26 +352,26 @@ abstract class CollectivesContract {
   }
 
   private static Case reductionCase(
-      Shape shape, List<MemorySegment> inputs, Function<Long, Expected> answerFrom) {
-    List<Expected> answers = new ArrayList<>();
+      Shape shape, List<MemorySegment> inputs, Function<Long, Expected> expectedFrom) {
+    List<Expected> expected = new ArrayList<>();
     for (int rank = 0; rank < shape.ranks(); rank++) {
       long from = shape.reducedFrom(rank);
-      answers.add(from == 0 && rank > 0 ? answers.get(0) : answerFrom.apply(from));
+      expected.add(from == 0 && rank > 0 ? expected.get(0) : expectedFrom.apply(from));
     }
-    return new Case(shape, inputs, answers);
+    return new Case(shape, inputs, expected);
   }
 
   private static Case movedCase(Shape shape) {
     List<MemorySegment> inputs =
         TestData.bytes(shape.type(), shape.ranks(), shape.sendCount(), shape.operation().method());
-    List<Expected> answers = new ArrayList<>();
+    List<Expected> expected = new ArrayList<>();
     for (int rank = 0; rank < shape.ranks(); rank++) {
-      answers.add(Expected.bytes(shape.moved(inputs, rank)));
+      expected.add(Expected.bytes(shape.moved(inputs, rank)));
     }
-    return new Case(shape, inputs, answers);
+    return new Case(shape, inputs, expected);
   }
 
-  /** A sum whose answer needs no oracle: rank r sends r + i. */
+  /** Returns a sum with a closed form, which needs no oracle: rank r sends r + i. */
   private static Case largeSum(Shape shape) {
     int n = shape.ranks();
     List<MemorySegment> inputs = new ArrayList<>();
@@ -397,7 +395,8 @@ abstract class CollectivesContract {
   }
 
   /**
-   * Element e is NaN on every rank with bit e set in its number plus one; the last on all ranks.
+   * Returns a case in which element i is NaN on every rank r for which bit i of r + 1 is set, and
+   * the last element is NaN on all ranks.
    */
   private static Case nanCase(DataType type, ReduceOp op, int n) {
     List<MemorySegment> inputs = new ArrayList<>();
@@ -435,8 +434,8 @@ abstract class CollectivesContract {
   }
 
   /**
-   * Runs the cases in the same order on every rank, all out of place, then all in place; looks at
-   * the results when all are enqueued.
+   * Runs the cases in the same order on every rank, all out of place, then all in place. Checks the
+   * results after all cases of a pass are enqueued.
    */
   private static void runAll(Ranks ranks, List<Case> cases) {
     ranks.each(
@@ -454,7 +453,7 @@ abstract class CollectivesContract {
     for (int i = 0; i < cases.size(); i++) {
       Case one = cases.get(i);
       if (one.shape().receives(rank.rank())) {
-        one.answers()
+        one.expected()
             .get(rank.rank())
             .check(rank.download(results.get(i)), () -> one.shape().text(rank.rank(), inPlace));
       }

@@ -4,12 +4,12 @@ import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 /**
- * All that a backend must keep, for JUnit. A subclass whose name ends with {@code Test} says which
- * backend that is.
+ * The whole contract of a backend, as nested JUnit test classes. Subclass it once for each backend;
+ * the name of the subclass must end with {@code Test}.
  */
 @ExtendWith(ProcessRank.class)
 public abstract class ContractSuite {
-  /** Returns what to run on; the same for all tests, or new for each. */
+  /** Returns the backend to test, either one instance for all tests or a new one for each. */
   protected abstract BackendUnderTest underTest();
 
   @Nested

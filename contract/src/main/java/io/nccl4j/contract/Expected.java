@@ -13,17 +13,18 @@ import java.util.List;
 import java.util.function.Supplier;
 
 /**
- * The right answer, from an oracle that shares nothing with a backend: a sequential fold over the
- * ranks in a wider type. Integers are folded in {@link BigInteger}, then wrapped; floats exactly,
- * in {@code double} where the data is chosen so, else in {@link BigDecimal}.
+ * The correct result, computed by an oracle that shares no code with a backend: a sequential fold
+ * over the ranks in a wider type. Integers are folded in {@link BigInteger}, then wrapped.
+ * Floating-point values are folded exactly: in {@code double} if the data was chosen for that, else
+ * in {@link BigDecimal}.
  */
 interface Expected {
   MathContext WIDE = new MathContext(60);
 
-  /** Says where actual data differs from this, or returns null if it does not. */
+  /** Returns a description of the first difference from this result, or null if there is none. */
   String differenceOf(MemorySegment actual);
 
-  /** Fails if actual data differs from this. */
+  /** Throws {@link AssertionError} if the actual data differs from this result. */
   default void check(MemorySegment actual, Supplier<String> what) {
     String difference = differenceOf(actual);
     if (difference != null) {
@@ -31,7 +32,7 @@ interface Expected {
     }
   }
 
-  /** Returns the answer of an operation that moves bytes. */
+  /** Returns the result of an operation that moves bytes. */
   static Expected bytes(MemorySegment expected) {
     return actual -> {
       if (actual.byteSize() != expected.byteSize()) {
@@ -42,7 +43,7 @@ interface Expected {
     };
   }
 
-  /** Returns the answer of a reduction of elements whose every partial result is representable. */
+  /** Returns the result of a reduction all of whose partial results are representable. */
   static Expected exactly(
       DataType type, ReduceOp op, List<MemorySegment> inputs, long from, long count) {
     return type.floating()
@@ -50,7 +51,7 @@ interface Expected {
         : integers(type, op, inputs, from, count);
   }
 
-  /** Returns the answer of a reduction of any data, which rounding may have moved. */
+  /** Returns the result of a reduction of any data, within the error bound of rounding. */
   static Expected within(
       DataType type, ReduceOp op, List<MemorySegment> inputs, long from, long count) {
     if (!type.floating()) {
@@ -100,7 +101,7 @@ interface Expected {
     return wrap(type, BigInteger.valueOf(type.getLong(input, index)));
   }
 
-  /** Returns the value of the type that has the same low bits. */
+  /** Returns the value of the type with the same low bits. */
   private static BigInteger wrap(DataType type, BigInteger value) {
     BigInteger modulus = ONE.shiftLeft(8 * type.bytes());
     BigInteger low = value.mod(modulus);
@@ -143,8 +144,9 @@ interface Expected {
   }
 
   /**
-   * A sum of n terms is rounded n-1 times on the longest way; a product as well; an average once
-   * more for 1/n, and once more for the multiplication with it.
+   * Returns the result of a sum, product or average, with its error bound. A sum or product of n
+   * terms is rounded at most n-1 times; an average once more for 1/n and once more for the
+   * multiplication with it.
    */
   private static Expected rounded(
       DataType type, ReduceOp op, List<MemorySegment> inputs, long from, long count) {
@@ -164,13 +166,13 @@ interface Expected {
       total = average ? total.divide(BigDecimal.valueOf(n), WIDE) : total;
       values[i] = total.doubleValue();
       magnitude = op == ReduceOp.PROD ? Math.abs(values[i]) : average ? magnitude / n : magnitude;
-      // The oracle's own rounding to double is one more where the type is as fine as that.
+      // The oracle rounds to double, which matters if the type is FLOAT64.
       bounds[i] = Precision.of(type).errorBound(roundings, magnitude) + Math.ulp(values[i]) / 2;
     }
     return near(type, values, bounds);
   }
 
-  /** Returns the answer that each element is a value, up to a bound. */
+  /** Returns a result that requires each element to be within a bound of a value. */
   static Expected near(DataType type, double[] values, double[] bounds) {
     return actual -> {
       for (int i = 0; i < values.length; i++) {

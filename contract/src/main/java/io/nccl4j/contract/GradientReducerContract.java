@@ -24,13 +24,14 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Data-parallel training with whole gradients on every rank. */
+/** Data-parallel training in which every rank gets all averaged gradients. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class GradientReducerContract {
   private static final ReducerConfig DEFAULTS = ReducerConfig.defaults();
 
-  /** Every gradient in a bucket of its own. */
-  private static final ReducerConfig APART = DEFAULTS.withBucketBytes(1).withFirstBucketBytes(1);
+  /** One gradient per bucket. */
+  private static final ReducerConfig ONE_PER_BUCKET =
+      DEFAULTS.withBucketBytes(1).withFirstBucketBytes(1);
 
   abstract BackendUnderTest underTest();
 
@@ -38,7 +39,7 @@ abstract class GradientReducerContract {
     return underTest().rankCounts(1, 2, 3, 4);
   }
 
-  private int few() {
+  private int fewRanks() {
     return Math.min(3, underTest().maxRanks());
   }
 
@@ -66,7 +67,7 @@ abstract class GradientReducerContract {
         .toArray();
   }
 
-  /** Says that a gradient is so many times the number of ranks. */
+  /** Asserts that every element of a gradient is {@code times} the number of ranks. */
   private static void assertGradient(double times, Rank rank, Buffer buffer) {
     assertAll(times * rank.size(), rank, buffer);
   }
@@ -76,7 +77,7 @@ abstract class GradientReducerContract {
     assertArrayEquals(expected, download(rank, buffer));
   }
 
-  /** Returns so many parameters, "p0" and on, every other one with a gradient that is copied. */
+  /** Returns parameters "p0", "p1" and so on; every other one has its own gradient buffer. */
   private static List<Parameter> parameters(Rank rank, int count) {
     List<Parameter> parameters = new ArrayList<>();
     for (int i = 0; i < count; i++) {
@@ -95,7 +96,7 @@ abstract class GradientReducerContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyRankStartsWithTheParametersOfRank0(int n) {
+  void parametersOfRank0AreBroadcast(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -112,7 +113,7 @@ abstract class GradientReducerContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyRankGetsTheAverageOfAllRanksGradientsStepAfterStep(int n) {
+  void gradientsAreAveragedOverRanksInEveryStep(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -136,8 +137,8 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void aGradientWithoutABufferOfItsOwnLivesInItsBucketAndIsZeroAtFirst() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void gradientWithoutBufferIsInBucketAndInitiallyZero() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 2);
@@ -154,8 +155,8 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void gradientsOfTwoTypesAreReducedInBucketsOfTheirOwn() {
-    int n = few();
+  void gradientsOfDifferentTypesUseSeparateBuckets() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -177,13 +178,13 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void theFirstBucketIsReducedBeforeTheLastGradientIsMarked() {
-    int n = few();
+  void firstBucketIsReducedBeforeLastGradientIsMarked() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 3);
-            try (GradientReducer reducer = open(rank, parameters, APART)) {
+            try (GradientReducer reducer = open(rank, parameters, ONE_PER_BUCKET)) {
               Parameter last = parameters.get(2);
               set(rank, reducer.gradient(last), 2 * rank.rank() + 1, rank.stream());
               reducer.markReady(last, rank.stream());
@@ -206,13 +207,13 @@ abstract class GradientReducerContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void bucketsAreLaunchedInOneOrderThoughRanksMarkInDifferentOnes(int n) {
+  void bucketsLaunchInSameOrderOnAllRanks(int n) {
     int count = 6;
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, count);
-            try (GradientReducer reducer = open(rank, parameters, APART)) {
+            try (GradientReducer reducer = open(rank, parameters, ONE_PER_BUCKET)) {
               for (int step = 0; step < 4; step++) {
                 List<Integer> order = new ArrayList<>(IntStream.range(0, count).boxed().toList());
                 Collections.rotate(order, rank.rank() + step);
@@ -243,8 +244,8 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void gradientsMayComeFromSeveralStreams() {
-    int n = few();
+  void gradientsMayBeMarkedOnSeveralStreams() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -270,13 +271,13 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void marksMayComeFromAnotherThreadThanTheRest() {
-    int n = few();
+  void gradientsMayBeMarkedByAnotherThread() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 3);
-            try (GradientReducer reducer = open(rank, parameters, APART)) {
+            try (GradientReducer reducer = open(rank, parameters, ONE_PER_BUCKET)) {
               for (Parameter parameter : parameters) {
                 set(rank, reducer.gradient(parameter), 2 * rank.rank() + 1, rank.stream());
               }
@@ -290,13 +291,13 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void whatBackwardDoesWithoutSynchronisingIsNotReducedUntilTheStepIs() {
-    int n = few();
+  void noSyncReducesNothingUntilNextBackward() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 2);
-            try (GradientReducer reducer = open(rank, parameters, APART)) {
+            try (GradientReducer reducer = open(rank, parameters, ONE_PER_BUCKET)) {
               Runnable backward =
                   () -> {
                     for (Parameter parameter : parameters) {
@@ -323,12 +324,12 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void aBackwardThatFailsWithoutSynchronisingLeavesTheReducerAsItWas() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void failedBackwardInNoSyncLeavesReducerUsable() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 2);
-            try (GradientReducer reducer = open(rank, parameters, APART)) {
+            try (GradientReducer reducer = open(rank, parameters, ONE_PER_BUCKET)) {
               IllegalStateException failure = new IllegalStateException("out of memory");
               assertEquals(
                   failure,
@@ -349,8 +350,8 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void parametersThatAreNotMarkedContributeZerosWhereThatIsAllowed() {
-    int n = few();
+  void unusedParametersContributeZerosIfAllowed() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -360,7 +361,7 @@ abstract class GradientReducerContract {
               for (Parameter parameter : parameters) {
                 set(rank, reducer.gradient(parameter), 4 * n, rank.stream());
               }
-              // The last two on rank 0 alone, the first two on no rank.
+              // The last two are marked on rank 0 only, the first two on no rank.
               if (rank.rank() == 0) {
                 reducer.markReady(parameters.get(2), rank.stream());
                 reducer.markReady(parameters.get(3), rank.stream());
@@ -376,8 +377,8 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void whatAParameterHasAccumulatedCountsThoughTheLastBackwardHasNoUseForIt() {
-    int n = few();
+  void accumulatedGradientOfParameterUnusedLastIsReduced() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -400,13 +401,13 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void aFinishThatIsRefusedForUnmarkedParametersCanBeMadeUpFor() {
-    int n = few();
+  void finishSucceedsOnceMissingParametersAreMarked() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
             List<Parameter> parameters = parameters(rank, 3);
-            try (GradientReducer reducer = open(rank, parameters, APART)) {
+            try (GradientReducer reducer = open(rank, parameters, ONE_PER_BUCKET)) {
               set(rank, reducer.gradient(parameters.get(0)), 2 * rank.rank() + 1, rank.stream());
               reducer.markReady(parameters.get(2), rank.stream());
               assertEquals(
@@ -427,7 +428,7 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void bucketsSayWhatTheyHold() {
+  void bucketToStringListsItsParameters() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       List<Parameter> parameters = parameters(rank, 3);

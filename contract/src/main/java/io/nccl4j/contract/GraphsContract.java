@@ -30,11 +30,11 @@ import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Operations captured once and launched many times. */
+/** Graphs: operations that are captured once and launched repeatedly. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class GraphsContract {
   // Less than the timeout of the suite's communicators.
-  private static final long LONGEST_END_SECONDS = 10;
+  private static final long MAX_CLOSE_SECONDS = 10;
 
   abstract BackendUnderTest underTest();
 
@@ -44,7 +44,7 @@ abstract class GraphsContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void whatIsCapturedRunsAtEachLaunchAndNotBefore(int n) {
+  void capturedWorkRunsAtEachLaunchOnly(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -64,7 +64,7 @@ abstract class GraphsContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void capturedOperationsRunInTheirOrderGroupsIncluded(int n) {
+  void capturedOperationsAndGroupsRunInOrder(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -113,7 +113,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void aGraphCanBeLaunchedOnAnotherStreamOfItsDevice() {
+  void graphLaunchesOnAnotherStreamOfItsDevice() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -133,7 +133,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void aLambdaThatThrowsLeavesTheStreamAsItWas() {
+  void exceptionInCaptureLeavesStreamUsable() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -158,7 +158,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void whatACaptureCannotTakeIsRefusedByName() {
+  void uncapturableCallsAreRefusedByName() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -184,7 +184,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void whatMakesOrEndsThingsIsRefusedInACapture() {
+  void creatingOrClosingInCaptureIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -214,14 +214,14 @@ abstract class GraphsContract {
   }
 
   @Test
-  void anotherThreadsOperationDoesNotJoinACapture() {
+  void operationOfAnotherThreadIsNotCaptured() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(5);
             rank.stream().synchronize();
             AtomicReference<Throwable> refusal = new AtomicReference<>();
-            Runnable elsewhere =
+            Runnable otherThread =
                 () ->
                     refusal.set(
                         assertThrows(
@@ -230,7 +230,7 @@ abstract class GraphsContract {
                                 rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream())));
             capture(
                     rank,
-                    () -> assertDoesNotThrow(() -> Thread.ofPlatform().start(elsewhere).join()))
+                    () -> assertDoesNotThrow(() -> Thread.ofPlatform().start(otherThread).join()))
                 .close();
             assertTrue(
                 refusal.get().getMessage().contains("captures this stream"),
@@ -240,28 +240,29 @@ abstract class GraphsContract {
   }
 
   @Test
-  void aThreadThatHasCapturedIsNotHeld() throws InterruptedException {
+  void capturingThreadIsNotRetained() throws InterruptedException {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Stream stream = ranks.rank(0).stream();
-      WeakReference<Thread> captor = captureElsewhere(stream);
+      WeakReference<Thread> thread = captureInNewThread(stream);
       long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
-      while (captor.get() != null && System.nanoTime() < end) {
+      while (thread.get() != null && System.nanoTime() < end) {
         System.gc();
         Thread.sleep(1);
       }
-      assertNull(captor.get(), () -> "held by " + stream);
+      assertNull(thread.get(), () -> "retained by " + stream);
     }
   }
 
-  /** Captures nothing in a thread of its own; returns the thread, which has ended. */
-  private static WeakReference<Thread> captureElsewhere(Stream stream) throws InterruptedException {
+  /** Captures an empty graph in a new thread; returns that thread, which has ended. */
+  private static WeakReference<Thread> captureInNewThread(Stream stream)
+      throws InterruptedException {
     CompletableFuture<Graph> captured = new CompletableFuture<>();
-    Thread captor =
+    Thread thread =
         Thread.ofPlatform()
             .start(() -> captured.complete(Graph.capture(List.of(stream), () -> {}).getFirst()));
-    captor.join();
+    thread.join();
     captured.getNow(null).close();
-    return new WeakReference<>(captor);
+    return new WeakReference<>(thread);
   }
 
   private static void refused(String call, Executable use) {
@@ -274,7 +275,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void aLaunchWithAnythingClosedIsRefused() {
+  void launchWithClosedBufferOrGraphIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -293,12 +294,12 @@ abstract class GraphsContract {
   }
 
   @Test
-  void closeEndsGraphsThatAreStillOpen() {
+  void closeEndsOpenGraphs() {
     endsOpenGraphs("closed: ", Communicator::close);
   }
 
   @Test
-  void abortEndsGraphsThatAreStillOpen() {
+  void abortEndsOpenGraphs() {
     endsOpenGraphs("aborted: ", Communicator::abort);
   }
 
@@ -319,7 +320,7 @@ abstract class GraphsContract {
             long start = System.nanoTime();
             end.accept(rank.comm());
             long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - start);
-            assertTrue(seconds < LONGEST_END_SECONDS, () -> seconds + " s");
+            assertTrue(seconds < MAX_CLOSE_SECONDS, () -> seconds + " s");
             IllegalStateException thrown =
                 assertThrows(IllegalStateException.class, () -> graph.launch(rank.stream()));
             assertEquals(refusal + rank.comm(), thrown.getMessage());
@@ -329,14 +330,14 @@ abstract class GraphsContract {
             try {
               rank.stream().synchronize();
             } catch (NcclException expected) {
-              // An abort is reported once for each stream; a close is not.
+              // An abort is reported once on each stream; a close is not.
             }
           });
     }
   }
 
   @Test
-  void theSameStreamTwiceNoneAndACaptureInAGroupAreRefused() {
+  void duplicateEmptyOrGroupedCaptureIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Stream stream = ranks.rank(0).stream();
       assertThrows(

@@ -24,26 +24,26 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Which operations may share memory in one group. They have no order, so none may write what
- * another one reads or writes; only memory that this rank's part of an operation uses counts.
+ * Which operations of one group may share memory. The operations have no order, so none may write
+ * memory that another reads or writes. Only memory that an operation uses on this rank counts.
  */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class GroupMemoryContract {
   abstract BackendUnderTest underTest();
 
-  private int few() {
+  private int fewRanks() {
     return Math.min(2, underTest().maxRanks());
   }
 
-  /** The buffers of rank 0, which is every operation's root, and the operation to be called. */
+  /** The communicator, stream and buffers of rank 0, which is the root of every operation. */
   private static final class Root {
     final Communicator comm;
     final Stream stream;
     final int n;
-    // What another operation uses too: two elements, or as many for each rank.
+    // Shared with another operation: two elements, and two for each rank.
     final Buffer part;
     final Buffer whole;
-    // What no other operation uses.
+    // Used by one operation only.
     final Buffer ownPart;
     final Buffer ownWhole;
 
@@ -125,7 +125,7 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void writeOfAnOperatorsScalarIsRefused() {
+  void writeToOperatorScalarIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer values = rank.ints(1, 2, 3);
@@ -145,9 +145,9 @@ abstract class GroupMemoryContract {
     }
   }
 
-  /** Has rank 0 call both, in either order; the other ranks stay out of it. */
+  /** Checks that rank 0 may not group both operations, in either order; other ranks do nothing. */
   private void assertRefused(String one, Use first, String another, Use second) {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             if (rank.rank() == 0) {
@@ -158,7 +158,7 @@ abstract class GroupMemoryContract {
             }
             Buffer value = rank.ints(1);
             rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
-            assertArrayEquals(new int[] {rank.size()}, rank.downloadInts(value), "goes on");
+            assertArrayEquals(new int[] {rank.size()}, rank.downloadInts(value), "still works");
           });
     }
   }
@@ -206,7 +206,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void sameBufferInPlaceTwiceIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(rank.rank(), 1);
@@ -224,8 +224,8 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void otherStreamsAndCommunicatorsAreNoExcuse() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void conflictAcrossStreamsAndCommunicatorsIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1);
@@ -245,8 +245,8 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void otherRanksOfThisThreadAreNoExcuse() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void conflictBetweenRanksOfOneThreadIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.rank(0);
       List<Rank> all = ranks.all();
       Rank last = all.getLast();
@@ -265,7 +265,7 @@ abstract class GroupMemoryContract {
     }
   }
 
-  /** Returns the same addresses as another rank may see them. */
+  /** Returns a view of the same memory for another rank. */
   private static Buffer sameAddressOn(Rank rank, Buffer value) {
     return value.memoryType() == Buffer.MemoryType.HOST
         ? Buffer.ofHostSegment(value.segment(), value.type(), value.count())
@@ -274,8 +274,8 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void nestedGroupsAreCheckedAtTheOutermostEnd() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void nestedGroupsAreCheckedWhenOutermostEnds() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1);
@@ -297,8 +297,8 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void capturedGroupIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void conflictInCapturedGroupIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1);
@@ -325,8 +325,8 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void aForgottenInnerGroupDoesNotCount() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void operationsOfFailedInnerGroupDoNotConflict() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1);
@@ -349,7 +349,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void adjacentRangesAreAccepted() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();
@@ -368,7 +368,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void readsOfTheSameMemoryAreAccepted() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();
@@ -393,8 +393,8 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void operationsInPlaceDoNotConflictWithThemselves() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void inPlaceOperationsDoNotConflictWithThemselves() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Communicator comm = rank.comm();
@@ -439,14 +439,14 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void whatThisRankDoesNotUseDoesNotCount() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void buffersUnusedOnThisRankDoNotConflict() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();
             boolean root = rank.rank() == 0;
             Buffer written = rank.ints(1, 1);
-            // The other ranks name, where only the root's buffer is used, what others write.
+            // Where only the root's buffer is used, the other ranks pass one that others write.
             Buffer spare = root ? rank.ints(5, 6) : written;
             Buffer copied = rank.ints(0, 0);
             Buffer reduced = root ? rank.ints(0, 0) : written;
@@ -475,8 +475,8 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void aRootThatBroadcastsInPlaceOnlyReads() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void inPlaceBroadcastOnlyReadsOnRoot() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();
@@ -500,7 +500,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void selfSendAndReceiveInPlaceAreAccepted() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();
@@ -528,7 +528,7 @@ abstract class GroupMemoryContract {
 
   @Test
   void selfSendAndReceiveThatOverlapAreRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Communicator comm = rank.comm();
@@ -562,8 +562,8 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void emptyOperationsConflictWithNothing() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void emptyOperationsDoNotConflict() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();
@@ -584,9 +584,9 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void hundredsOfSlicesAreAccepted() {
+  void hundredsOfDisjointSlicesAreAccepted() {
     int count = 512;
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             int n = rank.size();

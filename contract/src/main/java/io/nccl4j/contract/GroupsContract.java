@@ -31,10 +31,7 @@ import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/**
- * Several operations as one: nested, abandoned, from one thread for all ranks, and of
- * initialisations.
- */
+/** Groups: nested, failed, driving all ranks from one thread, and creating communicators. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class GroupsContract {
   abstract BackendUnderTest underTest();
@@ -43,13 +40,13 @@ abstract class GroupsContract {
     return underTest().rankCounts(1, 2, 3, 5, 8);
   }
 
-  private int few() {
+  private int fewRanks() {
     return Math.min(2, underTest().maxRanks());
   }
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void oneThreadDrivesAllRanksInAGroup(int n) {
+  void oneThreadDrivesAllRanksInGroup(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       List<Buffer> sums = new ArrayList<>();
       List<Buffer> maxima = new ArrayList<>();
@@ -80,48 +77,48 @@ abstract class GroupsContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void oneThreadMakesAllRanksInAGroup(int n) {
+  void oneThreadConnectsAllRanksInGroup(int n) {
     ProcessRank.assumeNone(n);
     try (Backend backend = underTest().open(n)) {
       UniqueId id = backend.newUniqueId();
-      List<Communicator> made = new ArrayList<>();
+      List<Communicator> created = new ArrayList<>();
       Group.run(
           () -> {
             for (int rank = 0; rank < n; rank++) {
-              made.add(backend.newCommunicator(id, n, rank, underTest().config()));
+              created.add(backend.newCommunicator(id, n, rank, underTest().config()));
             }
           });
       for (int rank = 0; rank < n; rank++) {
-        assertEquals(rank, made.get(rank).rank());
-        assertEquals(n, made.get(rank).size());
-        assertTrue(made.get(rank).isOpen());
+        assertEquals(rank, created.get(rank).rank());
+        assertEquals(n, created.get(rank).size());
+        assertTrue(created.get(rank).isOpen());
       }
-      RankThreads.run(n, rank -> made.get(rank).close());
+      RankThreads.run(n, rank -> created.get(rank).close());
     }
   }
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void communicatorsMakesAllRanksOfThisProcess(int n) {
+  void newCommunicatorsReturnsAllRanksOfThisProcess(int n) {
     ProcessRank.assumeNone(n);
     try (Backend backend = underTest().open(n)) {
       int[] devices = new int[n];
       for (int rank = 0; rank < n; rank++) {
         devices[rank] = rank % backend.devices().size();
       }
-      List<Communicator> made = backend.newCommunicators(underTest().config(), devices);
-      assertEquals(n, made.size());
+      List<Communicator> created = backend.newCommunicators(underTest().config(), devices);
+      assertEquals(n, created.size());
       for (int rank = 0; rank < n; rank++) {
-        assertEquals(rank, made.get(rank).rank());
-        assertEquals(devices[rank], made.get(rank).device());
+        assertEquals(rank, created.get(rank).rank());
+        assertEquals(devices[rank], created.get(rank).device());
       }
-      RankThreads.run(n, rank -> made.get(rank).close());
+      RankThreads.run(n, rank -> created.get(rank).close());
     }
   }
 
   @Test
-  void nestedGroupsLaunchWhenTheOutermostEnds() {
-    int n = few();
+  void nestedGroupsLaunchWhenOutermostEnds() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       List<Buffer> values = new ArrayList<>();
       ranks.inOneThread(rank -> values.add(rank.ints(1)));
@@ -129,8 +126,8 @@ abstract class GroupsContract {
           () ->
               ranks.inOneThread(
                   rank ->
-                      // Were an inner group launched at once, its rank would wait for ever for the
-                      // next.
+                      // If an inner group launched at once, its rank would wait indefinitely for
+                      // the next rank.
                       Group.run(
                           () -> {
                             Buffer mine = values.get(rank.rank());
@@ -141,8 +138,8 @@ abstract class GroupsContract {
   }
 
   @Test
-  void aGroupWhoseLambdaThrowsLaunchesNothingAndThrowsThat() {
-    int n = few();
+  void exceptionInGroupLaunchesNothingAndIsRethrown() {
+    int n = fewRanks();
     IllegalArgumentException cause = new IllegalArgumentException("from the lambda");
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -166,8 +163,8 @@ abstract class GroupsContract {
   }
 
   @Test
-  void anInvalidArgumentInAGroupLaunchesNothingOfIt() {
-    int n = few();
+  void invalidArgumentInGroupLaunchesNothing() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -188,13 +185,13 @@ abstract class GroupsContract {
   }
 
   @Test
-  void anInnerGroupThatFailsIsForgottenWhileTheOuterGoesOn() {
-    int n = few();
+  void failedInnerGroupIsDroppedAndOuterContinues() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
             Buffer kept = rank.ints(1);
-            Buffer forgotten = rank.ints(1);
+            Buffer dropped = rank.ints(1);
             Group.run(
                 () -> {
                   rank.comm().allReduce(kept, kept, ReduceOp.SUM, rank.stream());
@@ -204,19 +201,19 @@ abstract class GroupsContract {
                           Group.run(
                               () -> {
                                 rank.comm()
-                                    .allReduce(forgotten, forgotten, ReduceOp.SUM, rank.stream());
+                                    .allReduce(dropped, dropped, ReduceOp.SUM, rank.stream());
                                 throw new IllegalStateException("inner");
                               }));
                 });
             assertEquals(n, rank.downloadInts(kept)[0]);
-            assertEquals(1, rank.downloadInts(forgotten)[0]);
+            assertEquals(1, rank.downloadInts(dropped)[0]);
           });
     }
   }
 
   @Test
-  void nothingIsLaunchedBeforeTheGroupEnds() {
-    int n = few();
+  void groupLaunchesNothingBeforeItsEnd() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -237,7 +234,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void whatWouldOvertakeAGroupsOperationsIsRefused() {
+  void waitOrDownloadWithinGroupIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -248,10 +245,10 @@ abstract class GroupsContract {
                 () -> {
                   other.fill((byte) 0, stream);
                   rank.comm().allReduce(value, value, ReduceOp.SUM, stream);
-                  overtakes("synchronize", stream::synchronize);
-                  overtakes("completion", stream::completion);
-                  overtakes("isComplete", stream::isComplete);
-                  overtakes("copyTo", () -> rank.downloadInts(value));
+                  refusedInGroup("synchronize", stream::synchronize);
+                  refusedInGroup("completion", stream::completion);
+                  refusedInGroup("isComplete", stream::isComplete);
+                  refusedInGroup("copyTo", () -> rank.downloadInts(value));
                   value.fill((byte) 1, stream);
                 });
             assertArrayEquals(new int[] {0x01010101}, rank.downloadInts(value));
@@ -260,7 +257,7 @@ abstract class GroupsContract {
     }
   }
 
-  private static void overtakes(String call, Executable use) {
+  private static void refusedInGroup(String call, Executable use) {
     IllegalStateException thrown = assertThrows(IllegalStateException.class, use);
     assertTrue(
         thrown.getMessage().startsWith(call + " would come before the group's operations"),
@@ -268,14 +265,14 @@ abstract class GroupsContract {
   }
 
   @Test
-  void anEmptyGroupDoesNothing() {
+  void emptyGroupDoesNothing() {
     Group.run(() -> {});
     Group.run(() -> Group.run(() -> {}));
   }
 
   @Test
-  void oneGroupMayUseSeveralStreamsOfARank() {
-    int n = few();
+  void groupMayUseSeveralStreams() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -297,71 +294,71 @@ abstract class GroupsContract {
   }
 
   @Test
-  void aGroupDoesNotMixOperationsWithTheMakingOfCommunicators() {
+  void groupRefusesToMixOperationsWithNewCommunicators() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.ints(1);
       UniqueId id = ranks.backend().newUniqueId();
-      IllegalStateException later =
+      IllegalStateException thrown =
           assertThrows(
               IllegalStateException.class,
               () ->
                   Group.run(
                       () -> {
                         rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
-                        makeAlone(ranks, id);
+                        newSingleRank(ranks, id);
                       }));
-      assertTrue(later.getMessage().contains("either operations or the making"), later::toString);
+      assertTrue(thrown.getMessage().contains("either operations or the making"), thrown::toString);
       assertThrows(
           IllegalStateException.class,
           () ->
               Group.run(
                   () -> {
-                    makeAlone(ranks, id);
+                    newSingleRank(ranks, id);
                     rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
                   }));
     }
   }
 
   @Test
-  void aCommunicatorIsNotUsableBeforeItsGroupHasEnded() {
+  void communicatorIsNotUsableBeforeItsGroupEnds() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
-      List<Communicator> made = new ArrayList<>();
+      List<Communicator> created = new ArrayList<>();
       Group.run(
           () -> {
-            Communicator unfinished = makeAlone(ranks, ranks.backend().newUniqueId());
-            made.add(unfinished);
-            assertFalse(unfinished.isOpen());
+            Communicator unconnected = newSingleRank(ranks, ranks.backend().newUniqueId());
+            created.add(unconnected);
+            assertFalse(unconnected.isOpen());
             IllegalStateException thrown =
                 assertThrows(
                     IllegalStateException.class,
-                    () -> unfinished.newPreMulSum(DataType.FLOAT32, 1));
+                    () -> unconnected.newPreMulSum(DataType.FLOAT32, 1));
             assertTrue(thrown.getMessage().contains("not connected"), thrown::toString);
           });
-      assertTrue(made.get(0).isOpen());
-      made.get(0).close();
+      assertTrue(created.get(0).isOpen());
+      created.get(0).close();
     }
   }
 
   @Test
-  void communicatorsOfAnAbandonedGroupAreAborted() {
+  void communicatorsOfFailedGroupAreAborted() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
-      List<Communicator> made = new ArrayList<>();
+      List<Communicator> created = new ArrayList<>();
       assertThrows(
           UnsupportedOperationException.class,
           () ->
               Group.run(
                   () -> {
-                    made.add(makeAlone(ranks, ranks.backend().newUniqueId()));
-                    throw new UnsupportedOperationException("abandon");
+                    created.add(newSingleRank(ranks, ranks.backend().newUniqueId()));
+                    throw new UnsupportedOperationException("on purpose");
                   }));
-      assertTrue(made.get(0).isAborted());
-      made.get(0).close();
+      assertTrue(created.get(0).isAborted());
+      created.get(0).close();
     }
   }
 
   @Test
-  void communicatorsOfOneProcessCannotBeMadeInAGroup() {
+  void newCommunicatorsInGroupIsRefused() {
     try (Backend backend = underTest().open(1)) {
       assertThrows(
           IllegalStateException.class,
@@ -370,7 +367,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void oneThreadForTwoRanksNeedsAGroup() {
+  void oneThreadDrivingTwoRanksWithoutGroupIsRefused() {
     onTwoRanks(
         (ranks, streams) -> {
           List<Buffer> values =
@@ -383,13 +380,13 @@ abstract class GroupsContract {
                           values.get(rank), values.get(rank), ReduceOp.SUM, streams.get(rank));
           Group.run(() -> IntStream.range(0, 2).forEach(reduce));
           reduce.accept(0);
-          String refused =
+          String message =
               assertThrows(IllegalStateException.class, () -> reduce.accept(1)).getMessage();
           assertEquals(
               "this thread has called collective 2 of %s outside a group and now calls it of %s (allReduce); "
                       .formatted(ranks.get(0), ranks.get(1))
                   + "the first call may wait for the second, so call both in one Group.run, or each in a thread of its own",
-              refused);
+              message);
           assertThrows(IllegalStateException.class, () -> reduce.accept(1), "again");
           inAnotherThread(() -> reduce.accept(1));
           inAnotherThread(
@@ -403,9 +400,9 @@ abstract class GroupsContract {
           reduce.accept(0);
           reduce.accept(0);
           reduce.accept(0);
-          String late =
+          String later =
               assertThrows(IllegalStateException.class, () -> reduce.accept(1)).getMessage();
-          assertTrue(late.contains("collective 4 of " + ranks.get(0)), late);
+          assertTrue(later.contains("collective 4 of " + ranks.get(0)), later);
           inAnotherThread(() -> reduce.accept(1));
           inAnotherThread(() -> reduce.accept(1));
           streams.forEach(Stream::synchronize);
@@ -414,7 +411,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void threadsThatTakeTurnsOnRanksNeedNoGroup() {
+  void threadsAlternatingBetweenRanksNeedNoGroup() {
     onTwoRanks(
         (ranks, streams) -> {
           List<Buffer> values =
@@ -435,7 +432,7 @@ abstract class GroupsContract {
             reduce.accept(mine);
             inAnotherThread(() -> reduce.accept(1 - mine));
           }
-          // Two ahead of the other rank, which is no collective of both.
+          // Two collectives ahead of the other rank; this thread calls neither of them on both.
           reduce.accept(0);
           reduce.accept(0);
           inAnotherThread(() -> reduce.accept(1));
@@ -453,18 +450,18 @@ abstract class GroupsContract {
   void ranksOfDifferentCommunicatorsNeedNoGroup() {
     onTwoRanks(
         (ranks, streams) -> {
-          List<Communicator> alone = new ArrayList<>();
-          Group.run(() -> ranks.forEach(rank -> alone.add(rank.split(rank.rank(), 0))));
+          List<Communicator> singles = new ArrayList<>();
+          Group.run(() -> ranks.forEach(rank -> singles.add(rank.split(rank.rank(), 0))));
           for (int rank = 0; rank < 2; rank++) {
-            Buffer value = alone.get(rank).newBuffer(DataType.INT32, 1);
+            Buffer value = singles.get(rank).newBuffer(DataType.INT32, 1);
             value.fill((byte) 1, streams.get(rank));
-            alone.get(rank).allReduce(value, value, ReduceOp.SUM, streams.get(rank));
+            singles.get(rank).allReduce(value, value, ReduceOp.SUM, streams.get(rank));
             int[] sum = new int[1];
             value.copyTo(MemorySegment.ofArray(sum), streams.get(rank));
             assertArrayEquals(new int[] {0x01010101}, sum);
             value.close();
           }
-          alone.forEach(Communicator::close);
+          singles.forEach(Communicator::close);
         });
   }
 
@@ -490,7 +487,7 @@ abstract class GroupsContract {
         .join();
   }
 
-  private Communicator makeAlone(Ranks ranks, UniqueId id) {
+  private Communicator newSingleRank(Ranks ranks, UniqueId id) {
     return ranks.backend().newCommunicator(id, 1, 0, underTest().config());
   }
 }

@@ -26,23 +26,23 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Communicators that gain ranks. */
+/** Communicators with all ranks of a parent and additional ones. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class GrowContract {
-  private static final Duration SOON = Duration.ofSeconds(15);
+  private static final Duration LIMIT = Duration.ofSeconds(15);
 
   abstract BackendUnderTest underTest();
 
   @BeforeEach
-  void onlyWhereTheLibraryCan() {
+  void assumeSupported() {
     try (Backend backend = underTest().open(1)) {
       assumeTrue(backend.supports(Feature.GROW), "needs a newer library");
     }
   }
 
-  @ParameterizedTest(name = "{0} ranks become {1}, by an id of rank {2}")
+  @ParameterizedTest(name = "{0} ranks become {1}, id from rank {2}")
   @CsvSource({"1, 2, 0", "2, 3, 0", "2, 4, 1", "3, 5, 1", "4, 8, 2"})
-  void oldRanksKeepTheirNumbersAndNewOnesFollow(int before, int after, int root) {
+  void existingRanksKeepTheirNumbersAndNewOnesFollow(int before, int after, int root) {
     assumeTrue(underTest().maxRanks() >= after, "needs " + after + " ranks");
     CompletableFuture<UniqueId> id = new CompletableFuture<>();
     try (Ranks ranks = Ranks.of(underTest(), before)) {
@@ -63,20 +63,20 @@ abstract class GrowContract {
             rank.close();
           },
           ranks::abort);
-      ranks.each(rank -> assertEquals(before, sum(rank, rank.comm(), 1), "the parent goes on"));
+      ranks.each(rank -> assertEquals(before, sum(rank, rank.comm(), 1), "the parent still works"));
     }
   }
 
   @Test
-  void aCommunicatorGrowsAgainWithANewId() {
+  void communicatorGrowsAgainWithNewId() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
-      UniqueId first = null;
+      UniqueId previous = null;
       for (int round = 0; round < 3; round++) {
         UniqueId id = rank.comm().newGrowId();
-        assertFalse(id.equals(first), "an id was given twice");
-        first = id;
+        assertFalse(id.equals(previous), "the ids are unique");
+        previous = id;
         RankThreads.run(
             2,
             r ->
@@ -90,7 +90,7 @@ abstract class GrowContract {
   }
 
   @Test
-  void anIdIsGoodOnceAndThereIsOneAtATime() {
+  void growIdWorksOnceAndOnlyOneIsPending() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
@@ -116,7 +116,7 @@ abstract class GrowContract {
   }
 
   @Test
-  void anIdWhoseGrowHasNotBegunIsStillGood() {
+  void growIdIsReusableIfGrowWasNotLaunched() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Communicator comm = ranks.rank(0).comm();
@@ -143,7 +143,7 @@ abstract class GrowContract {
   }
 
   @Test
-  void aNewRankThatDoesNotComeIsATimeOut() {
+  void growTimesOutIfNewRankNeverJoins() {
     CommunicatorConfig config =
         underTest().config().withBlocking(false).withTimeout(Duration.ofMillis(600));
     try (Ranks ranks = Ranks.of(underTest(), 1, config)) {
@@ -151,23 +151,23 @@ abstract class GrowContract {
       UniqueId id = rank.comm().newGrowId();
       NcclTimeoutException thrown =
           assertTimeout(
-              SOON,
+              LIMIT,
               () ->
                   assertThrows(NcclTimeoutException.class, () -> rank.comm().grow(2, id, config)));
       assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
-      assertEquals(5, sum(rank, rank.comm(), 5), "the parent goes on");
+      assertEquals(5, sum(rank, rank.comm(), 5), "the parent still works");
     }
   }
 
   @Test
-  void aNewRankWhoseGrowNeverComesIsATimeOut() {
+  void joinTimesOutIfGrowIsNeverCalled() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig config =
         underTest().config().withBlocking(false).withTimeout(Duration.ofMillis(600));
     try (Ranks ranks = Ranks.of(underTest(), 1, config)) {
       UniqueId id = ranks.rank(0).comm().newGrowId();
       assertTimeout(
-          SOON,
+          LIMIT,
           () ->
               assertThrows(
                   NcclTimeoutException.class, () -> ranks.backend().join(id, 2, 1, config)));
@@ -175,7 +175,7 @@ abstract class GrowContract {
   }
 
   @Test
-  void sizesAndRanksThatCannotBeAreRefused() {
+  void invalidSizeOrRankIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Communicator comm = ranks.rank(0).comm();
       CommunicatorConfig config = underTest().config();
@@ -197,12 +197,12 @@ abstract class GrowContract {
     if (id == null) {
       return rank.comm().grow(after, underTest().config());
     }
-    UniqueId made = rank.comm().newGrowId();
-    id.complete(made);
-    return rank.comm().grow(after, made, underTest().config());
+    UniqueId growId = rank.comm().newGrowId();
+    id.complete(growId);
+    return rank.comm().grow(after, growId, underTest().config());
   }
 
-  /** NCCL wants a device for each rank, and the backend was opened for those that were there. */
+  /** NCCL needs one device per rank, and the backend was opened for the existing ranks. */
   private CommunicatorConfig onDevice(Ranks ranks, int rank) {
     return underTest().config().withDevice(rank % ranks.backend().devices().size());
   }

@@ -28,6 +28,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -41,18 +42,16 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/**
- * Birth and death of communicators, orderly or not, and how long anything waits for a silent peer.
- */
+/** Creating, closing and aborting communicators, and the timeouts for a silent peer. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class LifecycleContract {
-  private static final Duration SHORT = Duration.ofMillis(600);
+  private static final Duration SHORT_TIMEOUT = Duration.ofMillis(600);
 
   /**
-   * How long something that is released at once, or after {@link #SHORT}, may take on a busy
-   * machine.
+   * The seconds that a call that returns at once, or after {@link #SHORT_TIMEOUT}, may take on a
+   * busy machine.
    */
-  private static final long SOON = 15;
+  private static final long LIMIT_SECONDS = 15;
 
   abstract BackendUnderTest underTest();
 
@@ -61,20 +60,21 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void aCommunicatorThatIsClosedWhileItConnectsIsAborted() throws Exception {
+  void closeWhileConnectingAborts() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig config =
         underTest().config().withTimeout(Duration.ofMinutes(1)).withBlocking(false);
     try (Backend backend = underTest().open(2)) {
       UniqueId id = backend.newUniqueId();
-      CompletableFuture<Communicator> begun = new CompletableFuture<>();
+      CompletableFuture<Communicator> created = new CompletableFuture<>();
       CompletableFuture<Throwable> outcome =
           outcomeOf(
-              () -> Group.run(() -> begun.complete(backend.newCommunicator(id, 2, 0, config))));
-      Communicator comm = begun.get(SOON, TimeUnit.SECONDS);
-      // Whether it has begun to connect by then, or is about to, is all the same.
+              () -> Group.run(() -> created.complete(backend.newCommunicator(id, 2, 0, config))));
+      Communicator comm = created.get(LIMIT_SECONDS, TimeUnit.SECONDS);
+      // The result is the same whether it has already begun to connect or not.
       comm.close();
-      assertInstanceOf(CommunicatorAbortedException.class, outcome.get(SOON, TimeUnit.SECONDS));
+      assertInstanceOf(
+          CommunicatorAbortedException.class, outcome.get(LIMIT_SECONDS, TimeUnit.SECONDS));
       assertTrue(comm.isAborted());
       assertFalse(comm.isOpen());
     }
@@ -82,8 +82,8 @@ abstract class LifecycleContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aCommunicatorKnowsItsPlace(int n) {
-    CommunicatorConfig config = underTest().config().withName("place");
+  void communicatorReportsRankSizeAndDevice(int n) {
+    CommunicatorConfig config = underTest().config().withName("named");
     try (Ranks ranks = Ranks.of(underTest(), n, config)) {
       int devices = ranks.backend().devices().size();
       for (int r = 0; r < n; r++) {
@@ -96,14 +96,14 @@ abstract class LifecycleContract {
         assertTrue(comm.isOpen());
         assertFalse(comm.isAborted());
         assertEquals(Optional.empty(), comm.asyncError());
-        assertTrue(comm.toString().contains("place: rank " + r + " of " + n), comm::toString);
+        assertTrue(comm.toString().contains("named: rank " + r + " of " + n), comm::toString);
       }
     }
   }
 
   @ParameterizedTest(name = "blocking {0}")
   @ValueSource(booleans = {true, false})
-  void blockingAndNonBlockingCommunicatorsDoTheSame(boolean blocking) {
+  void blockingAndNonBlockingCommunicatorsGiveSameResults(boolean blocking) {
     int n = Math.min(3, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), n, underTest().config().withBlocking(blocking))) {
       ranks.each(
@@ -123,7 +123,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void severalCommunicatorsLiveSideBySide() {
+  void twoCommunicatorsWorkConcurrently() {
     int n = Math.min(3, underTest().maxRanks());
     try (Backend backend = underTest().open(n)) {
       UniqueId first = backend.newUniqueId();
@@ -133,12 +133,12 @@ abstract class LifecycleContract {
           r -> {
             Rank a = new Rank(backend.newCommunicator(first, n, r, underTest().config()));
             Rank b = new Rank(backend.newCommunicator(second, n, n - 1 - r, sameDevice(a)));
-            Buffer ofA = a.ints(1);
-            Buffer ofB = b.ints(10);
-            a.comm().allReduce(ofA, ofA, ReduceOp.SUM, a.stream());
-            b.comm().allReduce(ofB, ofB, ReduceOp.SUM, b.stream());
-            assertEquals(n, a.downloadInts(ofA)[0]);
-            assertEquals(10 * n, b.downloadInts(ofB)[0]);
+            Buffer valueA = a.ints(1);
+            Buffer valueB = b.ints(10);
+            a.comm().allReduce(valueA, valueA, ReduceOp.SUM, a.stream());
+            b.comm().allReduce(valueB, valueB, ReduceOp.SUM, b.stream());
+            assertEquals(n, a.downloadInts(valueA)[0]);
+            assertEquals(10 * n, b.downloadInts(valueB)[0]);
             a.close();
             b.close();
           });
@@ -150,7 +150,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void ranksMayComeOneAfterTheOther() {
+  void ranksMayJoinAtDifferentTimes() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Backend backend = underTest().open(2)) {
       UniqueId id = backend.newUniqueId();
@@ -166,7 +166,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void aClosedCommunicatorIsRefusedByName() {
+  void closedCommunicatorIsRefusedByName() {
     Ranks ranks = Ranks.of(underTest(), 1, underTest().config().withName("mine"));
     Rank rank = ranks.rank(0);
     Buffer value = rank.ints(1);
@@ -183,7 +183,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void anAbortedCommunicatorIsRefusedByName() {
+  void abortedCommunicatorIsRefusedByName() {
     Ranks ranks = Ranks.of(underTest(), 1);
     Rank rank = ranks.rank(0);
     Buffer value = rank.ints(1);
@@ -216,7 +216,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void closingFinishesWhatIsEnqueued() {
+  void closeCompletesEnqueuedWork() {
     int n = Math.min(3, underTest().maxRanks());
     Ranks ranks = Ranks.of(underTest(), n);
     ranks.each(
@@ -232,7 +232,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void aClosedBackendMakesNothingMoreButWhatItMadeLivesOn() {
+  void closedBackendRefusesNewObjectsButExistingOnesWork() {
     Backend backend = underTest().open(1);
     Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, underTest().config());
     Rank rank = new Rank(comm);
@@ -253,10 +253,10 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void synchronizeGivesUpOnASilentPeerAfterItsTimeout() throws Exception {
+  void synchronizeTimesOutIfPeerIsSilent() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       NcclTimeoutException thrown =
-          soon(
+          withinLimit(
               () ->
                   assertThrows(
                       NcclTimeoutException.class,
@@ -264,13 +264,13 @@ abstract class LifecycleContract {
       assertEquals(NcclResult.TIMEOUT, thrown.result());
       assertTrue(thrown.getMessage().contains("0.2 s"), thrown::toString);
       stuck.join();
-      stuck.stream().synchronize(Duration.ofSeconds(SOON));
-      assertTrue(stuck.stream().isComplete(), "after a time-out the work goes on");
+      stuck.stream().synchronize(Duration.ofSeconds(LIMIT_SECONDS));
+      assertTrue(stuck.stream().isComplete(), "the work continues after a time-out");
     }
   }
 
   @Test
-  void abortFromAnotherThreadReleasesAWaitingStream() throws Exception {
+  void abortFromAnotherThreadReleasesWaitingStream() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       CountDownLatch waiting = new CountDownLatch(1);
       CompletableFuture<Throwable> outcome =
@@ -283,20 +283,20 @@ abstract class LifecycleContract {
       Thread.sleep(100);
       assertFalse(outcome.isDone());
       stuck.comm().abort();
-      Throwable failure = outcome.get(SOON, TimeUnit.SECONDS);
+      Throwable failure = outcome.get(LIMIT_SECONDS, TimeUnit.SECONDS);
       assertInstanceOf(CommunicatorAbortedException.class, failure);
       assertTrue(stuck.comm().isAborted());
     }
   }
 
   @Test
-  void aStreamGoesOnAfterItsCollectiveWasAborted() throws Exception {
+  void streamIsUsableAfterAbort() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Buffer value = stuck.comm().newBuffer(DataType.UINT8, 10)) {
       stuck.comm().abort();
       assertThrows(
           CommunicatorAbortedException.class,
-          () -> stuck.stream().synchronize(Duration.ofSeconds(SOON)));
+          () -> stuck.stream().synchronize(Duration.ofSeconds(LIMIT_SECONDS)));
       value.fill((byte) 6, stuck.stream());
       byte[] got = new byte[10];
       value.copyTo(MemorySegment.ofArray(got), stuck.stream());
@@ -305,19 +305,19 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void anAbortCompletesTheStageOfAWaitingStream() throws Exception {
+  void abortCompletesPendingCompletionStage() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       CompletableFuture<Void> stage = stuck.stream().completion().toCompletableFuture();
       assertFalse(stage.isDone());
       stuck.comm().abort();
       ExecutionException failure =
-          assertThrows(ExecutionException.class, () -> stage.get(SOON, TimeUnit.SECONDS));
+          assertThrows(ExecutionException.class, () -> stage.get(LIMIT_SECONDS, TimeUnit.SECONDS));
       assertInstanceOf(CommunicatorAbortedException.class, failure.getCause());
     }
   }
 
   @Test
-  void eachWhoWaitedIsToldOfAnAbortByAnExceptionOfItsOwnThatNamesTheCommunicator()
+  void everyWaiterGetsItsOwnExceptionNamingTheCommunicator()
       throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest(), "what was aborted is gone")) {
       List<CompletableFuture<Void>> stages = new ArrayList<>();
@@ -325,27 +325,27 @@ abstract class LifecycleContract {
         stages.add(stuck.stream().completion().toCompletableFuture());
       }
       stuck.comm().abort();
-      List<Throwable> told = new ArrayList<>();
+      List<Throwable> failures = new ArrayList<>();
       for (CompletableFuture<Void> stage : stages) {
-        told.add(
-            assertThrows(ExecutionException.class, () -> stage.get(SOON, TimeUnit.SECONDS))
+        failures.add(
+            assertThrows(ExecutionException.class, () -> stage.get(LIMIT_SECONDS, TimeUnit.SECONDS))
                 .getCause());
       }
-      told.add(assertThrows(CommunicatorAbortedException.class, stuck.stream()::synchronize));
-      for (Throwable one : told) {
+      failures.add(assertThrows(CommunicatorAbortedException.class, stuck.stream()::synchronize));
+      for (Throwable one : failures) {
         assertEquals(
             stuck.comm().toString(),
             assertInstanceOf(CommunicatorAbortedException.class, one).communicator());
         assertTrue(one.getMessage().contains(stuck.comm() + " was aborted"), one::toString);
-        // Whoever meets several suppresses one in the other, which is refused of one and the same.
-        told.stream().filter(another -> another != one).forEach(one::addSuppressed);
-        assertEquals(told.size() - 1, one.getSuppressed().length);
+        // Callers suppress one failure in another; an exception must not suppress itself.
+        failures.stream().filter(another -> another != one).forEach(one::addSuppressed);
+        assertEquals(failures.size() - 1, one.getSuppressed().length);
       }
     }
   }
 
   @Test
-  void anAbortIsToldOnceAlsoWhereNothingWasStuck() throws Exception {
+  void abortOfIdleStreamIsReportedOnce() throws Exception {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.ints(1);
@@ -356,16 +356,16 @@ abstract class LifecycleContract {
       assertThrows(aborted, () -> rank.stream().isComplete());
       CompletableFuture<Void> stage = rank.stream().completion().toCompletableFuture();
       ExecutionException failure =
-          assertThrows(ExecutionException.class, () -> stage.get(SOON, TimeUnit.SECONDS));
+          assertThrows(ExecutionException.class, () -> stage.get(LIMIT_SECONDS, TimeUnit.SECONDS));
       assertInstanceOf(aborted, failure.getCause());
       assertThrows(aborted, () -> rank.downloadInts(value));
-      assertEquals(1, rank.downloadInts(value)[0], "the stream goes on");
+      assertEquals(1, rank.downloadInts(value)[0], "the stream is still usable");
       assertTrue(rank.stream().isComplete());
     }
   }
 
   @Test
-  void aCommunicatorClosesAlsoIfAnotherOnItsStreamWasAborted() {
+  void communicatorClosesAfterAnotherOnItsStreamWasAborted() {
     try (Backend backend = underTest().open(1);
         Stream stream = backend.newStream(0);
         Buffer value = backend.newBuffer(0, DataType.INT32, 1)) {
@@ -382,7 +382,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void aPendingInterruptDoesNotCutAnOrderlyEndShort() {
+  void pendingInterruptDoesNotCutCloseShort() {
     try (Backend backend = underTest().open(1);
         Stream reader = backend.newStream(0);
         Buffer value = backend.newBuffer(0, DataType.UINT8, 20_000_000);
@@ -404,7 +404,7 @@ abstract class LifecycleContract {
       }
       stream.close();
       another.close();
-      assertTrue(Thread.interrupted(), "the interrupt is kept");
+      assertTrue(Thread.interrupted(), "the interrupt status is preserved");
       assertFalse(comm.isAborted());
       byte[] got = new byte[20_000_000];
       value.copyTo(MemorySegment.ofArray(got), reader);
@@ -413,7 +413,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void anInterruptEndsTheMakingOfACommunicatorAndIsKept() throws Exception {
+  void interruptEndsInitAndIsPreserved() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig config = underTest().config().withBlocking(false);
     try (Backend backend = underTest().open(2)) {
@@ -423,7 +423,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void anInterruptEndsASplitAndIsKept() throws Exception {
+  void interruptEndsSplitAndIsPreserved() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     Ranks ranks = Ranks.of(underTest(), 2, underTest().config().withBlocking(false));
     interrupted(() -> ranks.rank(0).comm().split(0, 0));
@@ -438,19 +438,20 @@ abstract class LifecycleContract {
             () -> {
               waiting.complete(Thread.currentThread());
               assertThrows(CancellationException.class, task::run);
-              assertTrue(Thread.interrupted(), "the interrupt is kept");
+              assertTrue(Thread.interrupted(), "the interrupt status is preserved");
             });
-    Thread thread = waiting.get(SOON, TimeUnit.SECONDS);
+    Thread thread = waiting.get(LIMIT_SECONDS, TimeUnit.SECONDS);
     Thread.sleep(100);
     thread.interrupt();
-    assertNull(outcome.get(SOON, TimeUnit.SECONDS));
+    assertNull(outcome.get(LIMIT_SECONDS, TimeUnit.SECONDS));
   }
 
   @Test
-  void closingACommunicatorWhosePeerIsSilentIsBoundedInTime() throws Exception {
+  void closeTimesOutIfPeerIsSilent() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    Ranks ranks =
-        Ranks.of(underTest(), 2, underTest().config().withBlocking(false).withTimeout(SHORT));
+    CommunicatorConfig config =
+        underTest().config().withBlocking(false).withTimeout(SHORT_TIMEOUT);
+    Ranks ranks = Ranks.of(underTest(), 2, config);
     Rank rank = ranks.rank(0);
     ranks.each(
         each -> {
@@ -459,15 +460,15 @@ abstract class LifecycleContract {
         });
     Buffer value = rank.comm().newBuffer(DataType.INT32, 1);
     rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
-    soon(() -> assertThrows(NcclTimeoutException.class, rank.comm()::close));
+    withinLimit(() -> assertThrows(NcclTimeoutException.class, rank.comm()::close));
     assertFalse(rank.comm().isOpen());
     assertTrue(rank.comm().isAborted());
     ranks.abort();
     try {
-      rank.stream().synchronize(Duration.ofSeconds(SOON));
+      rank.stream().synchronize(Duration.ofSeconds(LIMIT_SECONDS));
     } catch (NcclTimeoutException stillStuck) {
-      // The reference ends a wait by its own deadline with the same exception.
-      assertFalse(stillStuck.getMessage().contains(SOON + ".0 s"), stillStuck::toString);
+      // When its own deadline passes, the reference throws the same exception.
+      assertFalse(stillStuck.getMessage().contains(LIMIT_SECONDS + ".0 s"), stillStuck::toString);
     } catch (NcclException ended) {
       assertNotNull(ended.getMessage());
     }
@@ -477,13 +478,14 @@ abstract class LifecycleContract {
 
   @ParameterizedTest(name = "blocking {0}")
   @ValueSource(booleans = {true, false})
-  void aRankThatNeverArrivesIsATimeOutThatSaysWho(boolean blocking) throws Exception {
+  void initTimeoutNamesMissingRank(boolean blocking) throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig config = underTest().config().withBlocking(blocking).withTimeout(SHORT);
+    CommunicatorConfig config =
+        underTest().config().withBlocking(blocking).withTimeout(SHORT_TIMEOUT);
     try (Backend backend = underTest().open(2)) {
       UniqueId id = backend.newUniqueId();
       NcclTimeoutException thrown =
-          soon(
+          withinLimit(
               () ->
                   assertThrows(
                       NcclTimeoutException.class, () -> backend.newCommunicator(id, 2, 0, config)));
@@ -494,32 +496,32 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void abortFromAnotherThreadReleasesAStuckInitialisation() throws Exception {
+  void abortFromAnotherThreadReleasesBlockedInit() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig config = underTest().config().withBlocking(false);
     try (Backend backend = underTest().open(2)) {
       UniqueId id = backend.newUniqueId();
-      CompletableFuture<Communicator> making = new CompletableFuture<>();
+      CompletableFuture<Communicator> created = new CompletableFuture<>();
       CompletableFuture<Throwable> outcome =
           outcomeOf(
-              () -> Group.run(() -> making.complete(backend.newCommunicator(id, 2, 0, config))));
-      Communicator comm = making.get(SOON, TimeUnit.SECONDS);
+              () -> Group.run(() -> created.complete(backend.newCommunicator(id, 2, 0, config))));
+      Communicator comm = created.get(LIMIT_SECONDS, TimeUnit.SECONDS);
       Thread.sleep(200);
       assertFalse(outcome.isDone());
       comm.abort();
-      assertInstanceOf(NcclException.class, outcome.get(SOON, TimeUnit.SECONDS));
+      assertInstanceOf(NcclException.class, outcome.get(LIMIT_SECONDS, TimeUnit.SECONDS));
       assertTrue(comm.isAborted());
       comm.close();
     }
   }
 
   @Test
-  void aRankThatDoesNotSplitIsATimeOut() throws Exception {
+  void splitTimesOutIfPeerNeverSplits() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig config = underTest().config().withBlocking(false).withTimeout(SHORT);
+    CommunicatorConfig config = underTest().config().withBlocking(false).withTimeout(SHORT_TIMEOUT);
     Ranks ranks = Ranks.of(underTest(), 2, config);
     NcclTimeoutException thrown =
-        soon(
+        withinLimit(
             () -> assertThrows(NcclTimeoutException.class, () -> ranks.rank(0).comm().split(0, 0)));
     assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
     ranks.abort();
@@ -527,7 +529,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void afterAFailureNewCommunicatorsCanBeMade() throws Exception {
+  void newCommunicatorWorksAfterFailure() throws Exception {
     StuckCollective stuck = StuckCollective.start(underTest());
     stuck.close();
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
@@ -541,13 +543,13 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void communicatorsAreMadeAndClosedManyTimes() {
+  void communicatorsCanBeOpenedAndClosedRepeatedly() {
     int n = Math.min(2, underTest().maxRanks());
     try (Backend backend = underTest().open(n)) {
       List<String> ids = new ArrayList<>();
       for (int i = 0; i < 10; i++) {
         UniqueId id = backend.newUniqueId();
-        assertFalse(ids.contains(id.toHex()), "an id was given twice");
+        assertFalse(ids.contains(id.toHex()), "the ids are unique");
         ids.add(id.toHex());
         RankThreads.run(
             n, rank -> backend.newCommunicator(id, n, rank, underTest().config()).close());
@@ -559,11 +561,7 @@ abstract class LifecycleContract {
     void run() throws Exception;
   }
 
-  private interface Question<T> {
-    T ask() throws Exception;
-  }
-
-  /** Runs in another thread; the future's value is what it threw, or null. */
+  /** Runs a task in another thread; the future's value is what the task threw, or null. */
   private static CompletableFuture<Throwable> outcomeOf(RankTask task) {
     CompletableFuture<Throwable> outcome = new CompletableFuture<>();
     Thread.ofPlatform()
@@ -580,15 +578,15 @@ abstract class LifecycleContract {
     return outcome;
   }
 
-  /** Returns the answer of something that must not take long. */
-  private static <T> T soon(Question<T> question) throws Exception {
-    CompletableFuture<T> answer = new CompletableFuture<>();
-    CompletableFuture<Throwable> outcome = outcomeOf(() -> answer.complete(question.ask()));
-    Throwable failure = outcome.get(SOON, TimeUnit.SECONDS);
+  /** Returns the result of a call that must return within {@link #LIMIT_SECONDS}. */
+  private static <T> T withinLimit(Callable<T> call) throws Exception {
+    CompletableFuture<T> result = new CompletableFuture<>();
+    CompletableFuture<Throwable> outcome = outcomeOf(() -> result.complete(call.call()));
+    Throwable failure = outcome.get(LIMIT_SECONDS, TimeUnit.SECONDS);
     if (failure != null) {
       throw RankThreads.unchecked(failure);
     }
-    return answer.get();
+    return result.get();
   }
 
   private static void refused(String start, Executable use) {

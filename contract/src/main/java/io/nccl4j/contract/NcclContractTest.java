@@ -9,8 +9,9 @@ import io.nccl4j.fixtures.libraries.OnGpu;
 import java.time.Duration;
 
 /**
- * The contract on NVIDIA's NCCL and GPUs. One rank per device, or {@code -Dtest.ranks=} where NCCL
- * is set up to take more ({@code NCCL_MULTI_RANK_GPU_ENABLE=1}).
+ * The contract on NVIDIA's NCCL and GPUs, with one rank per device. {@code -Dtest.ranks=} sets
+ * another number of ranks if NCCL accepts several per device ({@code
+ * NCCL_MULTI_RANK_GPU_ENABLE=1}).
  */
 @OnGpu
 class NcclContractTest extends ContractSuite {
@@ -33,16 +34,16 @@ class NcclContractTest extends ContractSuite {
     }
 
     private boolean reducesFloat8(Backend backend) {
-      var alone = backend.newCommunicator(backend.newUniqueId(), 1, 0, config());
-      try (var stream = alone.newStream();
-          Buffer one = alone.newBuffer(DataType.FLOAT8E4M3, 1)) {
-        alone.allReduce(one, one, ReduceOp.SUM, stream);
+      var single = backend.newCommunicator(backend.newUniqueId(), 1, 0, config());
+      try (var stream = single.newStream();
+          Buffer one = single.newBuffer(DataType.FLOAT8E4M3, 1)) {
+        single.allReduce(one, one, ReduceOp.SUM, stream);
         stream.synchronize();
         return true;
-      } catch (IllegalArgumentException tooOldAGpu) {
+      } catch (IllegalArgumentException unsupported) {
         return false;
       } finally {
-        alone.close();
+        single.close();
       }
     }
 

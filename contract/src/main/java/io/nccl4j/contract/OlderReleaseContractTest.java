@@ -7,14 +7,14 @@ import java.util.List;
 import org.junit.jupiter.api.Nested;
 
 /**
- * What every release that is loaded can do, on the stand-in built as an older NCCL: the part of the
- * contract that moves and reduces data, and splits.
+ * The part of the contract that every supported NCCL release must satisfy (moving data, reducing
+ * it, and splitting), run on the stand-in built as an older NCCL.
  */
 @OnOlderStandIn
 class OlderReleaseContractTest {
   private static final String FIRST_WITH_FLOAT8 = "2.24";
 
-  /** Three devices, so that there is a rank that is neither first nor last. */
+  /** Three devices, so that one rank is neither first nor last. */
   private static final BackendUnderTest UNDER_TEST =
       new BackendUnderTest() {
         @Override
@@ -28,7 +28,7 @@ class OlderReleaseContractTest {
         }
 
         @Override
-        public List<Integer> rankCounts(int... wished) {
+        public List<Integer> rankCounts(int... requested) {
           return List.of(maxRanks());
         }
 

@@ -22,41 +22,45 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
 
-/** Closing what pending work uses is refused at once; closing what is known to be done is not. */
+/**
+ * Closing buffers and streams that pending work uses. While a collective is pending, {@code close}
+ * throws at once, although the object is then closed; memory and stream are released later. Once
+ * the work is known to be complete, {@code close} succeeds.
+ */
 abstract class PendingUseContract {
-  private static final Duration SOON = Duration.ofSeconds(20);
+  private static final Duration LIMIT = Duration.ofSeconds(20);
 
   abstract BackendUnderTest underTest();
 
   @Test
-  void closingABufferThatAPendingCollectiveUsesIsRefusedAndItsMemoryStaysUntilTheEnd() {
+  void closingBufferInUseThrowsAndKeepsItsMemory() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Buffer send = stuck.comm().newBuffer(DataType.INT32, 4);
       Buffer recv = stuck.comm().newBuffer(DataType.INT32, 4);
       stuck.comm().allReduce(send, recv, ReduceOp.SUM, stuck.stream());
-      refused(send::close, stuck.stream());
-      refused(recv::close, stuck.stream());
+      assertCloseThrows(send::close, stuck.stream());
+      assertCloseThrows(recv::close, stuck.stream());
       send.close();
-      assertThrows(IllegalStateException.class, send::address, "closed all the same");
+      assertThrows(IllegalStateException.class, send::address, "the buffer is still closed");
       stuck.join();
       stuck.join();
-      stuck.stream().synchronize(SOON);
+      stuck.stream().synchronize(LIMIT);
     }
   }
 
   @Test
-  void aSlicesUseIsItsOwnersUse() {
+  void closingBufferWithPendingSliceThrows() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Buffer whole = stuck.comm().newBuffer(DataType.INT32, 8);
       Buffer part = whole.slice(4, 4);
       stuck.comm().allReduce(part, part, ReduceOp.SUM, stuck.stream());
       part.close();
-      refused(whole::close, stuck.stream());
+      assertCloseThrows(whole::close, stuck.stream());
     }
   }
 
   @Test
-  void copiesAndGroupsAndScalarsAreUsesToo() {
+  void buffersOfCopiesGroupsAndScalarsAreInUse() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Communicator comm = stuck.comm();
       Buffer filled = comm.newBuffer(DataType.INT32, 4);
@@ -70,14 +74,14 @@ abstract class PendingUseContract {
       ReduceOp.PreMulSum op = comm.newPreMulSum(scalar);
       comm.allReduce(scaled, scaled, op, stuck.stream());
       for (Buffer buffer : List.of(filled, copied, grouped, scalar, scaled)) {
-        refused(buffer::close, stuck.stream());
+        assertCloseThrows(buffer::close, stuck.stream());
       }
       op.close();
     }
   }
 
   @Test
-  void aGraphUsesItsBuffersEachTimeItIsLaunched() {
+  void launchedGraphUsesItsBuffers() {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Stream captured = stuck.comm().newStream()) {
       Buffer value = stuck.comm().newBuffer(DataType.INT32, 4);
@@ -86,72 +90,72 @@ abstract class PendingUseContract {
               List.of(captured),
               () -> stuck.comm().allReduce(value, value, ReduceOp.SUM, captured));
       graphs.getFirst().launch(stuck.stream());
-      refused(value::close, stuck.stream());
+      assertCloseThrows(value::close, stuck.stream());
       stuck.ranks().abort();
       graphs.getFirst().close();
     }
   }
 
   @Test
-  void whatASynchronizedEventHasPassedMayBeClosedThoughTheStreamGoesOn() {
+  void bufferBeforeSynchronizedEventMayBeClosed() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Rank rank = stuck.rank();
       Buffer early = rank.comm().newBuffer(DataType.INT32, 4);
       Buffer late = rank.comm().newBuffer(DataType.INT32, 4);
       try (Stream stream = rank.comm().newStream();
-          Event passed = rank.comm().newEvent();
-          Event never = rank.comm().newEvent()) {
+          Event complete = rank.comm().newEvent();
+          Event stuckEvent = rank.comm().newEvent()) {
         early.fill((byte) 1, stream);
-        stream.record(passed);
-        stuck.stream().record(never);
-        stream.waitFor(never);
+        stream.record(complete);
+        stuck.stream().record(stuckEvent);
+        stream.waitFor(stuckEvent);
         late.fill((byte) 1, stream);
-        passed.synchronize(SOON);
+        complete.synchronize(LIMIT);
         assertDoesNotThrow(early::close);
-        refused(late::close, stream);
+        assertCloseThrows(late::close, stream);
         stuck.ranks().abort();
       }
     }
   }
 
   @Test
-  void whatAnotherStreamHasWaitedForMayBeClosed() {
+  void bufferBeforeEventAwaitedElsewhereMayBeClosed() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Rank rank = stuck.rank();
       Buffer value = rank.comm().newBuffer(DataType.INT32, 4);
       Buffer other = rank.comm().newBuffer(DataType.INT32, 4);
       try (Stream first = rank.comm().newStream();
           Stream second = rank.comm().newStream();
-          Event handOver = rank.comm().newEvent();
-          Event never = rank.comm().newEvent()) {
+          Event filled = rank.comm().newEvent();
+          Event stuckEvent = rank.comm().newEvent()) {
         value.fill((byte) 1, first);
-        first.record(handOver);
-        stuck.stream().record(never);
-        first.waitFor(never);
+        first.record(filled);
+        stuck.stream().record(stuckEvent);
+        first.waitFor(stuckEvent);
         other.fill((byte) 1, first);
-        second.waitFor(handOver);
-        second.synchronize(SOON);
+        second.waitFor(filled);
+        second.synchronize(LIMIT);
         assertDoesNotThrow(value::close);
-        refused(other::close, first);
+        assertCloseThrows(other::close, first);
         stuck.ranks().abort();
       }
     }
   }
 
   @Test
-  void aCompletionMayCloseWhatItWaitedFor() throws Exception {
+  void completionStageMayCloseBuffer() throws Exception {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.comm().newBuffer(DataType.INT32, 1 << 20);
       rank.comm().allReduce(value, value, ReduceOp.MAX, rank.stream());
       CompletableFuture<Void> closed =
           rank.stream().completion().thenRun(value::close).toCompletableFuture();
-      closed.get(SOON.toSeconds(), TimeUnit.SECONDS);
+      closed.get(LIMIT.toSeconds(), TimeUnit.SECONDS);
     }
   }
 
   @Test
-  void aStreamThatIsFoundIdleMakesAllOfItsBuffersFree() {
+  void buffersOfIdleStreamCanBeClosed() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.ints(1, 2, 3);
@@ -163,7 +167,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void aPendingCopyIsWaitedFor() {
+  void closeWaitsForPendingCopy() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.comm().newBuffer(DataType.INT32, 1 << 20);
@@ -176,14 +180,14 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void closingAStreamWithAPendingCollectiveIsRefusedAtOnceAndTheCommunicatorGivesItBack() {
+  void closingStreamInUseThrowsAndCommunicatorReleasesIt() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Communicator comm = stuck.comm();
       Stream closing = comm.newStream();
       Buffer value = comm.newBuffer(DataType.INT32, 4);
       comm.allReduce(value, value, ReduceOp.SUM, closing);
       IllegalStateException refusal =
-          assertThrows(IllegalStateException.class, closing::close, "not waited for");
+          assertThrows(IllegalStateException.class, closing::close, "close does not wait");
       assertTrue(refusal.getMessage().contains(closing.toString()), refusal.getMessage());
       assertTrue(refusal.getMessage().contains(comm.toString()), refusal.getMessage());
       assertFalse(closing.isOpen());
@@ -191,76 +195,76 @@ abstract class PendingUseContract {
       assertThrows(
           IllegalStateException.class,
           () -> comm.allReduce(value, value, ReduceOp.SUM, closing),
-          "closed all the same");
+          "the stream is still closed");
       stuck.join();
       stuck.join();
-      stuck.stream().synchronize(SOON);
+      stuck.stream().synchronize(LIMIT);
       Thread peer = Thread.ofPlatform().start(stuck.absent().comm()::close);
       comm.close();
       assertDoesNotThrow(value::close);
-      assertDoesNotThrow(() -> peer.join(SOON));
+      assertDoesNotThrow(() -> peer.join(LIMIT));
       assertFalse(comm.isAborted());
     }
   }
 
   @Test
-  void aStreamThatIsBeingClosedUsesItsBuffersUntilItHasPassed() throws Exception {
+  void closingStreamUsesItsBuffersUntilItsWorkCompletes() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest());
-        Event never = stuck.comm().newEvent()) {
-      Stream copying = stuck.comm().newStream();
+        Event stuckEvent = stuck.comm().newEvent()) {
+      Stream closing = stuck.comm().newStream();
       Buffer value = stuck.comm().newBuffer(DataType.INT32, 4);
-      stuck.stream().record(never);
-      copying.waitFor(never);
-      value.fill((byte) 1, copying);
-      Thread closer = Thread.ofPlatform().daemon().start(copying::close);
-      long end = System.nanoTime() + SOON.toNanos();
-      while (copying.isOpen() && System.nanoTime() < end) {
+      stuck.stream().record(stuckEvent);
+      closing.waitFor(stuckEvent);
+      value.fill((byte) 1, closing);
+      Thread thread = Thread.ofPlatform().daemon().start(closing::close);
+      long end = System.nanoTime() + LIMIT.toNanos();
+      while (closing.isOpen() && System.nanoTime() < end) {
         Thread.onSpinWait();
       }
-      assertFalse(copying.isOpen());
-      refused(value::close, copying);
+      assertFalse(closing.isOpen());
+      assertCloseThrows(value::close, closing);
       stuck.ranks().abort();
-      assertTrue(closer.join(SOON));
+      assertTrue(thread.join(LIMIT));
     }
   }
 
   @Test
-  void anEventThatMovesToAnotherStreamDoesNotPassTheOneItWasOn() throws Exception {
+  void rerecordedEventDoesNotCompleteFirstStream() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest());
-        Event moving = stuck.comm().newEvent();
+        Event event = stuck.comm().newEvent();
         Stream idle = stuck.comm().newStream()) {
       stuck.join();
       AtomicBoolean done = new AtomicBoolean();
-      CompletableFuture<Void> asking =
+      CompletableFuture<Void> polling =
           CompletableFuture.runAsync(
               () -> {
                 while (!done.get()) {
-                  moving.isComplete();
+                  event.isComplete();
                 }
               });
       try {
         for (int round = 0; round < 20; round++) {
           Buffer value = stuck.comm().newBuffer(DataType.INT32, 4);
           stuck.comm().allReduce(value, value, ReduceOp.SUM, stuck.stream());
-          // Not more, since a device takes only so much work before it makes its callers wait.
+          // Not more: a device blocks its callers once its queue is full.
           for (int i = 0; i < 200; i++) {
-            stuck.stream().record(moving);
-            idle.record(moving);
+            stuck.stream().record(event);
+            idle.record(event);
           }
-          refused(value::close, stuck.stream());
+          assertCloseThrows(value::close, stuck.stream());
           stuck.join();
         }
       } finally {
         done.set(true);
       }
-      asking.get(SOON.toSeconds(), TimeUnit.SECONDS);
+      polling.get(LIMIT.toSeconds(), TimeUnit.SECONDS);
     }
   }
 
-  private static void refused(Runnable close, Stream stream) {
+  private static void assertCloseThrows(Runnable close, Stream stream) {
     long start = System.nanoTime();
     IllegalStateException refusal = assertThrows(IllegalStateException.class, close::run);
     assertTrue(refusal.getMessage().contains(stream.toString()), refusal.getMessage());
-    assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(10), "refused, not waited for");
+    assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(10), "close does not wait");
   }
 }

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Sends and receives: alone, grouped, to oneself, several to one peer. */
+/** Sends and receives: ungrouped, grouped, to the rank itself, and several to one peer. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class PointToPointContract {
   abstract BackendUnderTest underTest();
@@ -30,7 +30,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCountsWithPeers")
-  void aSendArrivesAtTheReceiveOfItsPeerWithNoGroup(int n) {
+  void sendIsReceivedWithoutGroup(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -47,7 +47,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aGroupedRingShiftGivesEveryRankItsNeighboursData(int n) {
+  void groupedRingShiftDeliversNeighborsData(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -70,7 +70,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void groupedSendsAndReceivesOfDifferentSizesMakeAnAllToAll(int n) {
+  void groupedSendsOfDifferentSizesFormAllToAll(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -97,7 +97,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aRankCanSendToItselfInAGroup(int n) {
+  void rankSendsToItselfInGroup(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -115,7 +115,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void severalMessagesToOnePeerArriveInTheirOrder(int n) {
+  void messagesToOnePeerArriveInOrder(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -140,7 +140,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCountsWithPeers")
-  void messagesWithoutElementsMatchEachOther(int n) {
+  void emptyMessagesAreMatched(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -163,7 +163,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCountsWithPeers")
-  void largeMessagesInBothDirectionsAtOnceDoNotBlockEachOther(int n) {
+  void largeBidirectionalMessagesDoNotDeadlock(int n) {
     int count = 700_001;
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -179,7 +179,7 @@ abstract class PointToPointContract {
                 () -> {
                   rank.comm().send(send, right, rank.stream());
                   rank.comm().send(send, left, rank.stream());
-                  // Where left and right are one peer, its first message is the one to its right.
+                  // If left and right are the same peer, its first message is to its right.
                   rank.comm().recv(fromLeft, left, rank.stream());
                   rank.comm().recv(fromRight, right, rank.stream());
                 });

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The operator that multiplies each rank's data with that rank's own scalar. */
+/** The operator that multiplies each rank's data by that rank's scalar before summing. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class PreMulSumContract {
   abstract BackendUnderTest underTest();
@@ -26,7 +26,7 @@ abstract class PreMulSumContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void eachRanksDataIsMultipliedWithItsOwnScalar(int n) {
+  void eachRankAppliesItsOwnScalar(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -44,7 +44,7 @@ abstract class PreMulSumContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void theScalarCanComeFromMemory(int n) {
+  void scalarCanBeReadFromBuffer(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -64,7 +64,7 @@ abstract class PreMulSumContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aScalarInMemoryIsReadWhenTheReductionRuns(int n) {
+  void scalarInBufferIsReadWhenReductionRuns(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -80,7 +80,7 @@ abstract class PreMulSumContract {
   }
 
   @Test
-  void closingTheOperatorLeavesWhatIsEnqueuedAlone() {
+  void closingOperatorDoesNotAffectEnqueuedReductions() {
     int n = Math.min(3, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -99,7 +99,7 @@ abstract class PreMulSumContract {
   }
 
   @Test
-  void severalOperatorsLiveSideBySide() {
+  void twoOperatorsWorkConcurrently() {
     int n = Math.min(2, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -118,7 +118,7 @@ abstract class PreMulSumContract {
   }
 
   @Test
-  void theOperatorIsRefusedByAnotherCommunicatorAnotherTypeAndOnceClosed() {
+  void foreignMistypedOrClosedOperatorIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer ints = rank.ints(1);
@@ -146,7 +146,7 @@ abstract class PreMulSumContract {
   }
 
   @Test
-  void aScalarOfMoreThanOneElementIsRefused() {
+  void scalarOfSeveralElementsIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Throwable thrown =
@@ -157,7 +157,7 @@ abstract class PreMulSumContract {
   }
 
   @Test
-  void anOperatorClosedAfterItsCommunicatorIsNoError() {
+  void operatorCanBeClosedAfterItsCommunicator() {
     ReduceOp.PreMulSum op;
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       op = ranks.rank(0).comm().newPreMulSum(DataType.FLOAT32, 1);
@@ -184,10 +184,10 @@ abstract class PreMulSumContract {
     rank.comm().allReduce(value, result, op, rank.stream());
     rank.comm().reduce(value, value, op, n - 1, rank.stream());
     double[] values = {expected, expected, expected, expected, expected};
-    Expected answer = Expected.near(type, values, new double[5]);
-    answer.check(rank.download(result), () -> "allReduce of " + type + " on " + rank);
+    Expected sums = Expected.near(type, values, new double[5]);
+    sums.check(rank.download(result), () -> "allReduce of " + type + " on " + rank);
     if (rank.rank() == n - 1) {
-      answer.check(rank.download(value), () -> "reduce of " + type + " on " + rank);
+      sums.check(rank.download(value), () -> "reduce of " + type + " on " + rank);
     }
   }
 }

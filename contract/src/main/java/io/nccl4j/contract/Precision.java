@@ -3,10 +3,10 @@ package io.nccl4j.contract;
 import io.nccl4j.DataType;
 
 /**
- * What rounding does in a floating-point type.
+ * The rounding error of a floating-point type.
  *
- * @param bits significant bits, the implicit one included
- * @param smallest the smallest positive value, a subnormal one
+ * @param bits the number of significant bits, including the implicit one
+ * @param smallest the smallest positive value, which is subnormal
  */
 record Precision(int bits, double smallest) {
   static Precision of(DataType type) {
@@ -21,25 +21,25 @@ record Precision(int bits, double smallest) {
     };
   }
 
-  /** Every integer up to this one is a value of the type. */
+  /** Returns the largest integer up to which the type represents every integer. */
   long exactIntegers() {
     return 1L << bits;
   }
 
-  /** The largest relative error of one rounding to nearest: half a unit in the last place. */
+  /** Returns the largest relative error of one rounding to nearest: half a unit in last place. */
   double unitRoundoff() {
     return Math.scalb(1.0, -bits);
   }
 
   /**
-   * The forward error bound of a result that went through so many roundings in any order.
+   * Returns the forward error bound of a result after some number of roundings in any order.
    *
    * <p>Each rounding multiplies by (1 + d) with |d| <= u, or adds at most half the smallest value
-   * where it underflows. A term of a sum, or the product, passes at most {@code roundings} of them,
-   * so its error is at most ((1+u)^roundings - 1) times its magnitude; the underflow of one step
-   * grows at most (1+u)^roundings on its way. u holds one more rounding to float16 for each to
-   * float8, because GPUs compute float8 so. This form needs no {@code roundings * u < 1}, as the
-   * usual gamma does.
+   * if it underflows. A term of a sum, or the product, undergoes at most {@code roundings} of them,
+   * so its error is at most ((1+u)^roundings - 1) times its magnitude. The underflow of one step is
+   * amplified by at most (1+u)^roundings. For float8, u includes one additional rounding to float16
+   * per rounding, because GPUs compute float8 that way. Unlike the usual gamma, this bound does not
+   * require {@code roundings * u < 1}.
    *
    * @param magnitude the sum of the magnitudes of the terms, or the magnitude of the product
    */

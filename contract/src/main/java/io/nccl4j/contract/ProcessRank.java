@@ -16,82 +16,82 @@ import org.junit.jupiter.api.extension.BeforeEachCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 
 /**
- * Which rank this process is, where a suite runs in several processes at once and each drives one
- * rank of its communicators: {@code -Dtest.process.rank=0} in one, 1 in the next, with as many of
- * them as {@code -Dtest.ranks=} says, the same {@code -Dtest.seed=}, and a folder of the run in
- * {@code -Dtest.process.folder=}.
+ * The rank of this process when the suite runs in several processes at once, each of which drives
+ * one rank of its communicators. {@code -Dtest.process.rank=} is the rank, {@code -Dtest.ranks=}
+ * the number of processes, and {@code -Dtest.process.folder=} a folder that they share for this
+ * run. All processes need the same {@code -Dtest.seed=}.
  *
- * <p>All processes run the same tests in the same order. They meet by the test's name, so that a
- * test which fails in one process does not set those after it apart.
+ * <p>All processes run the same tests in the same order. They exchange unique ids by the test's
+ * name, so that a test that fails in one process does not desynchronize the following tests.
  */
 final class ProcessRank implements BeforeEachCallback {
-  private static final Duration MEETING = Duration.ofSeconds(30);
-  private static final Duration LOOK = Duration.ofMillis(5);
+  private static final Duration TIMEOUT = Duration.ofSeconds(30);
+  private static final Duration POLL_INTERVAL = Duration.ofMillis(5);
 
   private static String test = "none";
-  private static int meetings;
+  private static int idCount;
 
   private final int rank = Integer.getInteger("test.process.rank", -1);
 
   @Override
   public void beforeEach(ExtensionContext context) {
     test = context.getUniqueId();
-    meetings = 0;
+    idCount = 0;
   }
 
-  /** Returns this process's rank, if there are others. */
+  /** Returns this process's rank, or empty if the suite runs in one process. */
   static Optional<Integer> current() {
     int rank = new ProcessRank().rank;
     return rank < 0 ? Optional.empty() : Optional.of(rank);
   }
 
-  /** Skips a test whose communicator has another number of ranks than there are processes. */
+  /** Skips the test unless {@code ranks} is the number of processes. */
   static void assumeSize(int ranks) {
     Assumptions.assumeTrue(
         ranks == Integer.getInteger("test.ranks"),
         "needs another number of ranks than there are processes");
   }
 
-  /** Skips a test that needs all of so many ranks in this process. */
+  /** Skips the test if it needs {@code ranks} ranks in this process and there are others. */
   static void assumeNone(int ranks) {
     Assumptions.assumeTrue(
         ranks == 1 || current().isEmpty(), "needs ranks that are in another process of this run");
   }
 
-  /** Returns the id that the process of rank 0 makes when it comes to the same place. */
-  static UniqueId meet(Supplier<UniqueId> newId) {
-    Path place = place();
+  /** Returns the id that the process of rank 0 creates in the corresponding call. */
+  static UniqueId shareId(Supplier<UniqueId> newId) {
+    Path file = idFile();
     try {
       if (current().orElseThrow() == 0) {
         UniqueId id = newId.get();
-        Files.createDirectories(place.getParent());
-        Path unfinished = Files.createTempFile(place.getParent(), "id", "");
+        Files.createDirectories(file.getParent());
+        Path unfinished = Files.createTempFile(file.getParent(), "id", "");
         Files.write(unfinished, id.toBytes());
-        Files.move(unfinished, place, StandardCopyOption.ATOMIC_MOVE);
+        Files.move(unfinished, file, StandardCopyOption.ATOMIC_MOVE);
         return id;
       }
-      await(place);
-      return UniqueId.of(Files.readAllBytes(place));
+      await(file);
+      return UniqueId.of(Files.readAllBytes(file));
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
   }
 
-  private static Path place() {
+  private static Path idFile() {
     Path folder = Path.of(System.getProperty("test.process.folder"));
-    byte[] name = (test + " " + meetings++).getBytes(StandardCharsets.UTF_8);
+    byte[] name = (test + " " + idCount++).getBytes(StandardCharsets.UTF_8);
     return folder.resolve(UUID.nameUUIDFromBytes(name) + ".id");
   }
 
-  private static void await(Path place) {
-    long end = System.nanoTime() + MEETING.toNanos();
-    while (!Files.exists(place)) {
+  private static void await(Path file) {
+    long end = System.nanoTime() + TIMEOUT.toNanos();
+    while (!Files.exists(file)) {
       if (System.nanoTime() > end) {
         throw new AssertionError(
-            "the process of rank 0 has not come to " + test + " within " + MEETING);
+            "the process of rank 0 did not create an id for " + test + " within " + TIMEOUT);
       }
       try {
-        Thread.sleep(LOOK);
+        Thread.sleep(POLL_INTERVAL);
       } catch (InterruptedException e) {
         Thread.currentThread().interrupt();
         throw new AssertionError("interrupted while waiting for rank 0", e);

@@ -8,7 +8,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 
-/** One rank as a test sees it: a communicator, a stream, and buffers that are freed for it. */
+/** One rank of a test: a communicator, a stream, and the buffers that it frees. */
 final class Rank {
   private final Communicator comm;
   private final Stream stream;
@@ -35,7 +35,7 @@ final class Rank {
     return comm.size();
   }
 
-  /** Returns a new buffer that the test need not close, its bytes all 0x55. */
+  /** Returns a new buffer whose bytes are all 0x55. The test need not close it. */
   Buffer allocate(DataType type, long count) {
     Buffer buffer = comm.newBuffer(type, count);
     buffers.add(buffer);
@@ -43,7 +43,7 @@ final class Rank {
     return buffer;
   }
 
-  /** Returns a new buffer with these contents that the test need not close. */
+  /** Returns a new buffer with the given contents. The test need not close it. */
   Buffer upload(DataType type, MemorySegment contents) {
     Buffer buffer = comm.newBuffer(type, contents.byteSize() / type.bytes());
     buffers.add(buffer);
@@ -51,26 +51,26 @@ final class Rank {
     return buffer;
   }
 
-  /** Returns a new buffer of 32-bit integers that the test need not close. */
+  /** Returns a new buffer of 32-bit integers. The test need not close it. */
   Buffer ints(int... values) {
     return upload(DataType.INT32, MemorySegment.ofArray(values));
   }
 
-  /** Returns a buffer's contents, once this rank's stream has passed everything enqueued. */
+  /** Returns a buffer's contents after everything enqueued on this rank's stream has completed. */
   MemorySegment download(Buffer buffer) {
     MemorySegment contents = MemorySegment.ofArray(new byte[Math.toIntExact(buffer.byteSize())]);
     buffer.copyTo(contents, stream);
     return contents;
   }
 
-  /** Returns the 32-bit integers in a buffer, once this rank's stream has passed. */
+  /** Returns a buffer's 32-bit integers after this rank's stream has completed its work. */
   int[] downloadInts(Buffer buffer) {
     int[] contents = new int[Math.toIntExact(buffer.count())];
     buffer.copyTo(MemorySegment.ofArray(contents), stream);
     return contents;
   }
 
-  /** Frees the buffers, once the stream is done with them. */
+  /** Waits for the stream, then closes the buffers. */
   void free() {
     stream.synchronize();
     buffers.forEach(Buffer::close);

@@ -11,12 +11,12 @@ import java.util.stream.IntStream;
 import java.util.stream.Stream;
 
 /**
- * A communicator as a test sees it: all its ranks, each driven by a thread of its own. Where the
- * suite runs in several processes ({@link ProcessRank}), a communicator of them all has one rank
- * here, and a test that asks for another one is skipped.
+ * All ranks of a communicator under test, each driven by its own thread. If the suite runs in
+ * several processes ({@link ProcessRank}), a communicator that spans them has one rank in this
+ * process, and a test that uses any other rank is skipped.
  */
 final class Ranks implements AutoCloseable {
-  /** What one rank does. */
+  /** The work of one rank. */
   interface Body {
     void run(Rank rank) throws Exception;
   }
@@ -29,31 +29,32 @@ final class Ranks implements AutoCloseable {
     this.ranks = new Rank[size];
   }
 
-  /** Makes a communicator of so many ranks on a backend of its own. */
+  /** Opens a backend and creates a communicator of {@code size} ranks on it. */
   static Ranks of(BackendUnderTest underTest, int size) {
     return of(underTest, size, underTest.config());
   }
 
   static Ranks of(BackendUnderTest underTest, int size, CommunicatorConfig config) {
     if (size > 1 && ProcessRank.current().isPresent()) {
-      return ofOneHere(underTest, size, config, ProcessRank.current().get());
+      return ofThisProcess(underTest, size, config, ProcessRank.current().get());
     }
     Backend backend = underTest.open(size);
-    Ranks made = new Ranks(backend, size);
+    Ranks ranks = new Ranks(backend, size);
     UniqueId id = backend.newUniqueId();
     RankThreads.run(
-        size, rank -> made.ranks[rank] = new Rank(backend.newCommunicator(id, size, rank, config)));
-    return made;
+        size,
+        rank -> ranks.ranks[rank] = new Rank(backend.newCommunicator(id, size, rank, config)));
+    return ranks;
   }
 
-  private static Ranks ofOneHere(
-      BackendUnderTest underTest, int size, CommunicatorConfig config, int here) {
+  private static Ranks ofThisProcess(
+      BackendUnderTest underTest, int size, CommunicatorConfig config, int localRank) {
     ProcessRank.assumeSize(size);
     Backend backend = underTest.open(size);
-    Ranks made = new Ranks(backend, size);
-    UniqueId id = ProcessRank.meet(backend::newUniqueId);
-    made.ranks[here] = new Rank(backend.newCommunicator(id, size, here, config));
-    return made;
+    Ranks ranks = new Ranks(backend, size);
+    UniqueId id = ProcessRank.shareId(backend::newUniqueId);
+    ranks.ranks[localRank] = new Rank(backend.newCommunicator(id, size, localRank, config));
+    return ranks;
   }
 
   Backend backend() {
@@ -65,7 +66,7 @@ final class Ranks implements AutoCloseable {
   }
 
   Rank rank(int rank) {
-    // In every process alike, so that none waits for one that has skipped the test.
+    // Every process skips the test, so that none waits for another.
     ProcessRank.assumeNone(ranks.length);
     return ranks[rank];
   }
@@ -74,7 +75,7 @@ final class Ranks implements AutoCloseable {
     return IntStream.range(0, ranks.length).mapToObj(this::rank).toList();
   }
 
-  private List<Rank> here() {
+  private List<Rank> local() {
     return Stream.of(ranks).filter(Objects::nonNull).toList();
   }
 
@@ -82,19 +83,19 @@ final class Ranks implements AutoCloseable {
     return all().stream().map(Rank::comm).toList();
   }
 
-  /** Runs the body on every rank at the same time; then frees the buffers it made. */
+  /** Runs the body on every rank concurrently, then frees the buffers that it allocated. */
   void each(Body body) {
-    List<Rank> here = here();
+    List<Rank> local = local();
     RankThreads.run(
-        here.size(),
+        local.size(),
         i -> {
-          body.run(here.get(i));
-          here.get(i).free();
+          body.run(local.get(i));
+          local.get(i).free();
         },
         this::abort);
   }
 
-  /** Runs the body on every rank, in rank order, from this thread; frees nothing. */
+  /** Runs the body for every rank, in rank order, on this thread. Frees nothing. */
   void inOneThread(Body body) {
     for (Rank rank : all()) {
       try {
@@ -106,13 +107,13 @@ final class Ranks implements AutoCloseable {
   }
 
   void abort() {
-    here().forEach(rank -> rank.comm().abort());
+    local().forEach(rank -> rank.comm().abort());
   }
 
   @Override
   public void close() {
-    List<Rank> here = here();
-    RankThreads.run(here.size(), i -> here.get(i).close(), this::abort);
+    List<Rank> local = local();
+    RankThreads.run(local.size(), i -> local.get(i).close(), this::abort);
     backend.close();
   }
 }

@@ -24,7 +24,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 
-/** What the flight recorder gets to know. */
+/** The events that a backend writes to the flight recorder. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class RecordingsContract {
   abstract BackendUnderTest underTest();
@@ -46,7 +46,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void aCollectiveIsRecordedOnEveryRankWithWhatItMoved() {
+  void everyRankRecordsCollectiveWithItsBytes() {
     try (Ranks ranks = Ranks.of(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
@@ -89,7 +89,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void operationsAreQueuedAndThenRun() {
+  void operationsReportQueuedAndRunningTime() {
     try (Ranks ranks = Ranks.of(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
@@ -107,7 +107,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void whatIsNotRecordedIsCountedAllTheSame() {
+  void unrecordedCollectivesAdvanceTheSequence() {
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(
           rank -> {
@@ -142,7 +142,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void callMadeBeforeTheRecordingIsRecordedEachTime() {
+  void repeatedCallsAreRecordedAfterRecordingStarts() {
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(
           rank -> {
@@ -156,7 +156,7 @@ abstract class RecordingsContract {
                 sum(rank, value);
               }
               rank.stream().synchronize();
-              // The other rank's events are in this recording too.
+              // The recording also contains the other rank's events.
               assertEquals(
                   10,
                   recorded
@@ -168,7 +168,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void theOperationsOfAGroupHaveItsNumber() {
+  void groupedOperationsShareTheGroupNumber() {
     try (Ranks ranks = Ranks.of(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
@@ -204,7 +204,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void anOperationIsQueuedUntilTheOneBeforeItIsOver() {
+  void operationIsQueuedUntilThePreviousOneCompletes() {
     try (Recorded recorded = new Recorded();
         StuckCollective stuck = StuckCollective.start(underTest())) {
       Buffer second = stuck.rank().ints(1);
@@ -212,18 +212,18 @@ abstract class RecordingsContract {
       long enqueued = System.nanoTime();
       Buffer late = stuck.absent().ints(0);
       stuck.absent().stream().synchronize();
-      long behind = System.nanoTime() - enqueued;
+      long queuedNanos = System.nanoTime() - enqueued;
       stuck.join();
       sum(stuck.absent(), late);
       stuck.stream().synchronize();
       RecordedEvent event = ofRank(recorded.events("Collective", 6), 0).getLast();
       assertEquals(3, event.getLong("sequence"));
-      assertTrue(event.getDuration("queued").toNanos() >= behind, event::toString);
+      assertTrue(event.getDuration("queued").toNanos() >= queuedNanos, event::toString);
     }
   }
 
   @Test
-  void anOperationThatIsAbortedEndsWithItsError() {
+  void abortedOperationIsRecordedWithItsError() {
     try (Recorded recorded = new Recorded()) {
       try (StuckCollective stuck = StuckCollective.start(underTest())) {
         stuck.comm().abort();
@@ -235,30 +235,30 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void theStepsOfACommunicatorsLifeAreRecorded() {
+  void communicatorLifecycleIsRecorded() {
     try (Recorded recorded = new Recorded()) {
       try (Ranks ranks = Ranks.of(underTest(), 2, underTest().config().withName("first"))) {
         ranks.each(
             rank -> {
               rank.comm().split(0, 0).close();
-              Communicator alone = rank.comm().split(rank.rank(), 0);
-              alone.abort();
+              Communicator single = rank.comm().split(rank.rank(), 0);
+              single.abort();
             });
       }
       List<RecordedEvent> events = recorded.events("Communicator");
-      String whole = step(events, "init", 0).getString("communicator");
+      String root = step(events, "init", 0).getString("communicator");
       for (int r = 0; r < 2; r++) {
-        RecordedEvent made = step(events, "init", r);
-        assertEquals("first", made.getString("name"));
-        assertEquals(whole, made.getString("communicator"));
-        assertEquals(2, made.getInt("ranks"));
-        assertNull(made.getString("parent"));
+        RecordedEvent init = step(events, "init", r);
+        assertEquals("first", init.getString("name"));
+        assertEquals(root, init.getString("communicator"));
+        assertEquals(2, init.getInt("ranks"));
+        assertNull(init.getString("parent"));
         assertEquals(r, step(events, "abort", r).getInt("firstRank"));
-        assertEquals(whole + "/split2." + r, step(events, "abort", r).getString("communicator"));
+        assertEquals(root + "/split2." + r, step(events, "abort", r).getString("communicator"));
       }
       assertEquals(
-          Set.of(whole, whole + "/split1.0"), distinct(ofStep(events, "close"), "communicator"));
-      assertEquals(Set.of(whole), distinct(ofStep(events, "split"), "parent"));
+          Set.of(root, root + "/split1.0"), distinct(ofStep(events, "close"), "communicator"));
+      assertEquals(Set.of(root), distinct(ofStep(events, "split"), "parent"));
       assertEquals(4, ofStep(events, "split").size());
     }
   }
@@ -275,7 +275,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void theLaunchesOfAGraphCountAsItsCollectives() {
+  void graphLaunchesAdvanceTheSequence() {
     try (Ranks ranks = Ranks.of(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
@@ -305,7 +305,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void theProcessSaysWhoseClockItHas() {
+  void processEventIdentifiesItsClock() {
     try (Ranks ranks = Ranks.of(underTest(), 2);
         Recorded recorded = new Recorded()) {
       assertEquals(2, ranks.size());

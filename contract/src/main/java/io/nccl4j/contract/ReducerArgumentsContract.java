@@ -34,7 +34,10 @@ import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
-/** What a reducer refuses: by name, before anything is launched, and on no rank for ever. */
+/**
+ * Calls that a reducer refuses: with a message that names the argument, before anything is
+ * launched, and without blocking any rank indefinitely.
+ */
 abstract class ReducerArgumentsContract {
   private static final ReducerConfig DEFAULTS = ReducerConfig.defaults();
 
@@ -56,7 +59,7 @@ abstract class ReducerArgumentsContract {
     return GradientReducer.open(rank.comm(), List.of(parameters), DEFAULTS, rank.stream());
   }
 
-  /** What a test does with one rank and a reducer of two parameters, "a" and "b". */
+  /** A test with one rank and a reducer of two parameters, "a" and "b". */
   private interface Body {
     void run(Rank rank, GradientReducer reducer, Parameter a, Parameter b) throws Exception;
   }
@@ -75,7 +78,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aParameterNeedsANameAndAFloatingPointType() {
+  void parameterWithoutNameOrFloatingPointTypeIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer floats = rank.allocate(DataType.FLOAT32, 4);
@@ -95,7 +98,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aGradientHasTheTypeAndCountOfItsValue() {
+  void gradientOfOtherTypeOrCountIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.allocate(DataType.FLOAT32, 4);
@@ -111,7 +114,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void sizesOfBucketsArePositive() {
+  void nonPositiveBucketSizeIsRefused() {
     assertEquals(
         "bucketBytes is 0; it must be positive",
         illegalArgument(() -> DEFAULTS.withBucketBytes(0)));
@@ -121,7 +124,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void parametersAreOneOrMoreWithNamesAndMemoryOfTheirOwn() {
+  void emptyDuplicateOrOverlappingParametersAreRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       assertEquals(
@@ -152,7 +155,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void float8IsAveragedWhereItCanBeAndElseRefused() {
+  void float8GradientIsAveragedIfSupportedElseRefused() {
     try (Ranks ranks = Ranks.of(underTest(), Math.min(2, underTest().maxRanks()))) {
       ranks.each(
           rank -> {
@@ -178,27 +181,27 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aBufferThatIsClosedIsRefusedByTheNameOfItsParameter() {
+  void closedBufferIsRefusedByParameterName() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
-      Buffer gone = rank.comm().newBuffer(DataType.FLOAT32, 4);
-      gone.close();
-      Buffer there = rank.allocate(DataType.FLOAT32, 4);
+      Buffer closed = rank.comm().newBuffer(DataType.FLOAT32, 4);
+      closed.close();
+      Buffer valid = rank.allocate(DataType.FLOAT32, 4);
       assertEquals(
-          "the value of 'w' is closed: " + gone,
-          illegalState(() -> open(rank, Parameter.of("w", gone))));
+          "the value of 'w' is closed: " + closed,
+          illegalState(() -> open(rank, Parameter.of("w", closed))));
       assertEquals(
-          "the gradient of 'w' is closed: " + gone,
-          illegalState(() -> open(rank, Parameter.of("w", there, gone))));
+          "the gradient of 'w' is closed: " + closed,
+          illegalState(() -> open(rank, Parameter.of("w", valid, closed))));
     }
   }
 
   @Test
-  void aBufferOrStreamOfAnotherDeviceIsRefused() {
+  void bufferOrStreamOfAnotherDeviceIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), Math.min(2, underTest().maxRanks()))) {
       int devices = ranks.backend().devices().size();
       assumeTrue(devices > 1, "needs two devices");
-      // Before any rank communicates: allocating can wait for what the device has to do.
+      // Allocate before any rank communicates: allocation may wait for the device's work.
       Map<Integer, Buffer> memory = new ConcurrentHashMap<>();
       ranks.each(
           rank -> {
@@ -207,17 +210,17 @@ abstract class ReducerArgumentsContract {
           });
       ranks.each(
           rank -> {
-            int here = rank.comm().device();
+            int device = rank.comm().device();
             Parameter w = parameter(rank, "w", 4);
-            try (Buffer elsewhere = memory.get(rank.comm().rank());
-                Stream stream = ranks.backend().newStream((here + 1) % devices);
+            try (Buffer foreign = memory.get(rank.comm().rank());
+                Stream stream = ranks.backend().newStream((device + 1) % devices);
                 GradientReducer reducer = open(rank, w)) {
               String rule =
                   "on this rank's device, %s device %d"
-                      .formatted(ranks.backend().deviceType(), here);
+                      .formatted(ranks.backend().deviceType(), device);
               assertEquals(
-                  "the value of 'v' is " + elsewhere + "; it must be usable " + rule,
-                  illegalArgument(() -> open(rank, Parameter.of("v", elsewhere))));
+                  "the value of 'v' is " + foreign + "; it must be usable " + rule,
+                  illegalArgument(() -> open(rank, Parameter.of("v", foreign))));
               rule = rule.replace("on this", "of this");
               assertEquals(
                   "stream of a reducer is " + stream + "; it must be " + rule,
@@ -235,16 +238,16 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aClosedStreamOrAMissingOneIsRefused() {
+  void closedOrNullStreamIsRefused() {
     onOneRank(
         (rank, reducer, a, b) -> {
-          Stream gone = rank.comm().newStream();
-          gone.close();
+          Stream closed = rank.comm().newStream();
+          closed.close();
           assertEquals(
-              "stream of markReady is closed: " + gone,
-              illegalState(() -> reducer.markReady(a, gone)));
+              "stream of markReady is closed: " + closed,
+              illegalState(() -> reducer.markReady(a, closed)));
           assertEquals(
-              "stream of finish is closed: " + gone, illegalState(() -> reducer.finish(gone)));
+              "stream of finish is closed: " + closed, illegalState(() -> reducer.finish(closed)));
           assertThrows(NullPointerException.class, () -> reducer.markReady(a, null));
           assertThrows(NullPointerException.class, () -> reducer.markReady(null, rank.stream()));
           reducer.allReady(rank.stream());
@@ -253,7 +256,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aParameterIsMarkedOnceInAStep() {
+  void markingParameterTwiceInAStepIsRefused() {
     onOneRank(
         (rank, reducer, a, b) -> {
           reducer.allReady(rank.stream());
@@ -269,7 +272,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aParameterOfNobodyIsRefused() {
+  void unregisteredParameterIsRefused() {
     onOneRank(
         (rank, reducer, a, b) -> {
           Parameter foreign = parameter(rank, "c", 4);
@@ -283,7 +286,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void unmarkedParametersAreNamedUnlessThereAreTooMany() {
+  void firstEightUnmarkedParametersAreNamed() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -304,7 +307,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aPauseComesBeforeTheMarksAndHasNoFinishInIt() {
+  void noSyncRefusesFinishAndEarlierMarks() {
     onOneRank(
         (rank, reducer, a, b) -> {
           assertEquals(
@@ -321,7 +324,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aClosedReducerIsRefusedAndClosingItAgainDoesNothing() {
+  void closedReducerIsRefusedAndCloseIsIdempotent() {
     onOneRank(
         (rank, reducer, a, b) -> {
           reducer.close();
@@ -334,13 +337,13 @@ abstract class ReducerArgumentsContract {
           assertThrows(
               IllegalStateException.class,
               () -> reducer.gradient(a).address(),
-              "its memory is gone");
+              "its memory is released");
           assertTrue(rank.comm().isOpen(), "the communicator is the caller's");
         });
   }
 
   @Test
-  void aReducerIsNotUsedWithinAGroup() {
+  void reducerInGroupIsRefused() {
     onOneRank(
         (rank, reducer, a, b) -> {
           String rule = " is not possible within Group.run, which would keep its operations";
@@ -355,7 +358,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void whatIsMissingIsNamed() {
+  void nullReducerArgumentIsRefusedByName() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Communicator comm = rank.comm();
@@ -382,41 +385,42 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aSecondThreadThatMeetsTheFirstIsRefused() {
+  void concurrentUseOfReducerIsRefused() {
     onOneRank(
         (rank, reducer, a, b) -> {
           Parameter foreign = parameter(rank, "c", 4);
-          AtomicReference<String> told = new AtomicReference<>();
+          AtomicReference<String> message = new AtomicReference<>();
           FutureTask<Void> other =
-              new FutureTask<>(() -> markUntilRefused(reducer, foreign, rank.stream(), told), null);
+              new FutureTask<>(
+                  () -> markUntilRefused(reducer, foreign, rank.stream(), message), null);
           Thread.ofPlatform().daemon().name("other").start(other);
-          markUntilRefused(reducer, foreign, rank.stream(), told);
+          markUntilRefused(reducer, foreign, rank.stream(), message);
           other.get(20, TimeUnit.SECONDS);
-          assertNotNull(told.get(), "the two never met");
-          assertTrue(told.get().startsWith("markReady was called by Thread["), told.get());
+          assertNotNull(message.get(), "the threads never used the reducer at the same time");
+          assertTrue(message.get().startsWith("markReady was called by Thread["), message.get());
           assertTrue(
-              told.get().endsWith("uses the reducer; one thread at a time may: " + reducer),
-              told.get());
+              message.get().endsWith("uses the reducer; one thread at a time may: " + reducer),
+              message.get());
         });
   }
 
-  /** Calls again and again, until this thread or another is told that the reducer is in use. */
+  /** Calls repeatedly until this or another thread gets the refusal that the reducer is in use. */
   private static void markUntilRefused(
-      GradientReducer reducer, Parameter foreign, Stream stream, AtomicReference<String> told) {
+      GradientReducer reducer, Parameter foreign, Stream stream, AtomicReference<String> message) {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
-    while (told.get() == null && System.nanoTime() < end) {
+    while (message.get() == null && System.nanoTime() < end) {
       try {
         reducer.markReady(foreign, stream);
       } catch (IllegalArgumentException expected) {
-        // Nobody else was in it.
+        // No other thread was using the reducer.
       } catch (IllegalStateException refusal) {
-        told.set(refusal.getMessage());
+        message.set(refusal.getMessage());
       }
     }
   }
 
   @Test
-  void ranksThatRegisteredDifferentParametersAreAllToldWhichAndHow() {
+  void differentParametersAreReportedOnEveryRank() {
     int n = Math.min(3, underTest().maxRanks());
     assumeTrue(n > 2, "needs three ranks");
     try (Ranks ranks = Ranks.of(underTest(), n)) {
@@ -445,7 +449,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aNameThatIsNoWholeTextIsNotTakenForADifference() {
+  void unpairedSurrogateInNameIsNotADifference() {
     assumeTrue(underTest().maxRanks() >= 2, "needs two ranks");
     String half = "half a character, \uD800";
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
@@ -464,7 +468,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void whereSeveralDifferTheFirstFourAreToldAndTheOthersCounted() {
+  void firstFourDifferencesAreReportedAndOthersCounted() {
     assumeTrue(underTest().maxRanks() >= 11, "needs eleven ranks");
     try (Ranks ranks = Ranks.of(underTest(), 11)) {
       ranks.each(
@@ -485,10 +489,10 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void toTellADifferenceMovesNoMoreThanOneStatement() {
+  void reportingDifferenceMovesOneDescriptionOnly() {
     assumeTrue(underTest().maxRanks() >= 4, "needs four ranks");
     String longName = "n".repeat(3000);
-    int statement = 40 * 3000;
+    int description = 40 * 3000;
     try (Ranks ranks = Ranks.of(underTest(), 4);
         Recorded recorded = new Recorded()) {
       ranks.each(
@@ -498,12 +502,12 @@ abstract class ReducerArgumentsContract {
               boolean odd = rank.rank() == 2 && i == 30;
               many[i] = parameter(rank, i + longName, odd ? 5 : 2);
             }
-            String told = illegalArgument(() -> open(rank, many));
+            String message = illegalArgument(() -> open(rank, many));
             assertTrue(
-                told.startsWith(
+                message.startsWith(
                     "the ranks registered different parameters: rank 2 has parameter 30 '30nnn"),
-                told);
-            assertTrue(told.endsWith("nnn', FLOAT32 x 2") && told.length() < 600, told);
+                message);
+            assertTrue(message.endsWith("nnn', FLOAT32 x 2") && message.length() < 600, message);
           });
       Map<Integer, Long> moved =
           recorded.events("Collective", 4 * 3).stream()
@@ -513,13 +517,13 @@ abstract class ReducerArgumentsContract {
                       Collectors.summingLong(event -> event.getLong("bytes"))));
       assertEquals(Set.of(0, 1, 2, 3), moved.keySet());
       for (long bytes : moved.values()) {
-        assertTrue(statement <= bytes && bytes < statement + 10_000, moved + " bytes");
+        assertTrue(description <= bytes && bytes < description + 10_000, moved + " bytes");
       }
     }
   }
 
   @Test
-  void ranksThatAreConfiguredDifferentlyAreTold() {
+  void differentReducerConfigsAreReported() {
     int n = underTest().maxRanks();
     assumeTrue(n > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
@@ -527,7 +531,7 @@ abstract class ReducerArgumentsContract {
           rank -> {
             ReducerConfig config = DEFAULTS.withBucketBytes(rank.rank() == 0 ? 1000 : 2000);
             List<Parameter> parameters = List.of(parameter(rank, "a", 4));
-            String told =
+            String message =
                 illegalArgument(
                     () -> GradientReducer.open(rank.comm(), parameters, config, rank.stream()));
             assertEquals(
@@ -535,13 +539,13 @@ abstract class ReducerArgumentsContract {
                     + DEFAULTS.withBucketBytes(2000)
                     + ", rank 0 has a GradientReducer with "
                     + DEFAULTS.withBucketBytes(1000),
-                told);
+                message);
           });
     }
   }
 
   @Test
-  void aReducerWhoseCommunicatorWasAbortedSaysWhyItIsOfNoMoreUse() {
+  void reducerOfAbortedCommunicatorReportsCause() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Parameter a = parameter(rank, "a", 4);
@@ -551,22 +555,22 @@ abstract class ReducerArgumentsContract {
       reducer.markReady(b, rank.stream());
       assertEquals(
           "aborted: " + rank.comm(), illegalState(() -> reducer.markReady(a, rank.stream())));
-      IllegalStateException later =
+      IllegalStateException thrown =
           assertThrows(IllegalStateException.class, () -> reducer.finish(rank.stream()));
       assertEquals(
           "reducer failed in step 1 and is no longer in step with the other ranks: " + reducer,
-          later.getMessage());
-      assertEquals("aborted: " + rank.comm(), later.getCause().getMessage());
+          thrown.getMessage());
+      assertEquals("aborted: " + rank.comm(), thrown.getCause().getMessage());
       reducer.close();
     }
   }
 
   @Test
-  void closingWaitsForABucketOnlyAsLongAsTheCommunicatorSays() {
+  void reducerCloseTimesOutIfPeerLaunchesNoBucket() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig impatient =
+    CommunicatorConfig shortTimeout =
         underTest().config().withTimeout(Duration.ofSeconds(3)).withBlocking(false);
-    try (Ranks ranks = Ranks.of(underTest(), 2, impatient)) {
+    try (Ranks ranks = Ranks.of(underTest(), 2, shortTimeout)) {
       Buffer[] values = new Buffer[2];
       GradientReducer[] reducers = new GradientReducer[2];
       ranks.each(
@@ -587,12 +591,12 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aRankThatDoesNotComeIsWaitedForOnlyAsLongAsTheCommunicatorSays() {
+  void reducerOpenTimesOutIfPeerNeverOpens() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig impatient =
+    CommunicatorConfig shortTimeout =
         underTest().config().withTimeout(Duration.ofSeconds(3)).withBlocking(false);
-    try (Ranks ranks = Ranks.of(underTest(), 2, impatient)) {
-      // So that connections are up, and enqueuing itself does not wait.
+    try (Ranks ranks = Ranks.of(underTest(), 2, shortTimeout)) {
+      // Connects the ranks, so that enqueuing does not block.
       ranks.each(
           rank ->
               rank.comm().allGather(rank.ints(1), rank.allocate(DataType.INT32, 2), rank.stream()));

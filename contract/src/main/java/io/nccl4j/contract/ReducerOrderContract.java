@@ -19,16 +19,16 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /**
- * What waits for what on the device: shown with streams that stand still until the test lets them
- * go, so that whatever does not wait is seen to be early.
+ * The order of a reducer's work on the device. The tests block streams until they open a gate, so
+ * that work that does not wait as it should runs visibly too early.
  */
 abstract class ReducerOrderContract {
   private static final ReducerConfig DEFAULTS = ReducerConfig.defaults();
-  private static final Duration A_WHILE = Duration.ofMillis(50);
+  private static final Duration SHORT_WAIT = Duration.ofMillis(50);
 
   abstract BackendUnderTest underTest();
 
-  /** What a test does with a rank that is alone, and a collective of others that stands still. */
+  /** A test with a communicator of one rank, and a blocked collective of other ranks as a gate. */
   private interface Body {
     void run(Rank rank, StuckCollective gate) throws Exception;
   }
@@ -40,8 +40,8 @@ abstract class ReducerOrderContract {
     }
   }
 
-  /** Makes a stream stand still until the gate is opened. */
-  private static void hold(Stream stream, StuckCollective gate) {
+  /** Blocks a stream until the gate is opened. */
+  private static void block(Stream stream, StuckCollective gate) {
     gate.begin();
     try (Event opened = gate.comm().newEvent()) {
       gate.stream().record(opened);
@@ -59,45 +59,45 @@ abstract class ReducerOrderContract {
     return values;
   }
 
-  private static void assertHeld(Stream stream) {
-    assertThrows(NcclTimeoutException.class, () -> stream.synchronize(A_WHILE));
+  private static void assertBlocked(Stream stream) {
+    assertThrows(NcclTimeoutException.class, () -> stream.synchronize(SHORT_WAIT));
   }
 
   @Test
-  void aBucketWaitsForTheStreamsOfItsGradientsAndTheOptimiserForTheBucket() {
+  void bucketWaitsForGradientsAndOptimizerForBucket() {
     withGate(
         (rank, gate) -> {
           Buffer copied = floats(rank, 1, 1);
           Parameter early = Parameter.of("early", floats(rank, 0, 0), copied);
           Parameter late = Parameter.of("late", floats(rank, 0, 0, 0));
           Buffer seven = floats(rank, 7, 7);
-          Buffer seen = rank.allocate(DataType.FLOAT32, 2);
-          try (Stream held = rank.comm().newStream();
+          Buffer copy = rank.allocate(DataType.FLOAT32, 2);
+          try (Stream blocked = rank.comm().newStream();
               GradientReducer reducer =
                   GradientReducer.open(
                       rank.comm(), List.of(late, early), DEFAULTS, rank.stream())) {
-            hold(held, gate);
-            copied.copyFromAsync(seven, held);
-            reducer.markReady(early, held);
+            block(blocked, gate);
+            copied.copyFromAsync(seven, blocked);
+            reducer.markReady(early, blocked);
             reducer.markReady(late, rank.stream());
             assertEquals(1, reducer.bucketsLaunched());
             reducer.finish(rank.stream());
-            seen.copyFromAsync(copied, rank.stream());
-            assertHeld(reducer.stream());
-            assertHeld(rank.stream());
+            copy.copyFromAsync(copied, rank.stream());
+            assertBlocked(reducer.stream());
+            assertBlocked(rank.stream());
             gate.join();
-            assertArrayEquals(new float[] {7, 7}, download(seen, rank.stream()));
+            assertArrayEquals(new float[] {7, 7}, download(copy, rank.stream()));
           }
         });
   }
 
   @Test
-  void aBucketIsReducedWhileTheStreamOfALaterOneIsStillComputing() {
+  void bucketIsReducedWhileLaterGradientsAreComputed() {
     withGate(
         (rank, gate) -> {
           Parameter first = Parameter.of("first", floats(rank, 0, 0));
           Parameter last = Parameter.of("last", floats(rank, 0, 0), floats(rank, 5, 5));
-          try (Stream held = rank.comm().newStream();
+          try (Stream blocked = rank.comm().newStream();
               Stream reader = rank.comm().newStream();
               GradientReducer reducer =
                   GradientReducer.open(
@@ -106,16 +106,16 @@ abstract class ReducerOrderContract {
                       DEFAULTS.withFirstBucketBytes(1),
                       rank.stream())) {
             Buffer gradient = reducer.gradient(last);
-            gradient.copyFromAsync(MemorySegment.ofArray(new float[] {9, 9}), held);
-            reducer.markReady(last, held);
-            hold(held, gate);
+            gradient.copyFromAsync(MemorySegment.ofArray(new float[] {9, 9}), blocked);
+            reducer.markReady(last, blocked);
+            block(blocked, gate);
             reducer.stream().synchronize();
             assertEquals(1, reducer.bucketsLaunched());
             assertArrayEquals(new float[] {9, 9}, download(gradient, reader));
-            assertHeld(held);
-            reducer.markReady(first, held);
+            assertBlocked(blocked);
+            reducer.markReady(first, blocked);
             reducer.finish(reader);
-            assertHeld(reader);
+            assertBlocked(reader);
             gate.join();
             reader.synchronize();
           }
@@ -123,52 +123,52 @@ abstract class ReducerOrderContract {
   }
 
   @Test
-  void aGradientThatOnlyAccumulatedIsWaitedForOnTheStreamThatAddedToIt() {
+  void accumulatedGradientIsWaitedForOnItsStream() {
     withGate(
         (rank, gate) -> {
           Buffer gradient = floats(rank, 1, 1);
           Parameter parameter = Parameter.of("w", floats(rank, 0, 0), gradient);
           Buffer seven = floats(rank, 7, 7);
-          Buffer seen = rank.allocate(DataType.FLOAT32, 2);
-          try (Stream held = rank.comm().newStream();
+          Buffer copy = rank.allocate(DataType.FLOAT32, 2);
+          try (Stream blocked = rank.comm().newStream();
               GradientReducer reducer =
                   GradientReducer.open(
                       rank.comm(),
                       List.of(parameter),
                       DEFAULTS.withFindUnusedParameters(true),
                       rank.stream())) {
-            hold(held, gate);
-            gradient.copyFromAsync(seven, held);
-            reducer.noSync(() -> reducer.markReady(parameter, held));
+            block(blocked, gate);
+            gradient.copyFromAsync(seven, blocked);
+            reducer.noSync(() -> reducer.markReady(parameter, blocked));
             reducer.finish(rank.stream());
-            seen.copyFromAsync(gradient, rank.stream());
-            assertHeld(rank.stream());
+            copy.copyFromAsync(gradient, rank.stream());
+            assertBlocked(rank.stream());
             gate.join();
-            assertArrayEquals(new float[] {7, 7}, download(seen, rank.stream()));
+            assertArrayEquals(new float[] {7, 7}, download(copy, rank.stream()));
           }
         });
   }
 
   @Test
-  void parametersAreGatheredOnceTheyAreStepped() {
+  void gatherWaitsForOptimizerStep() {
     withGate(
         (rank, gate) -> {
           Parameter parameter = Parameter.of("w", floats(rank, 1, 2, 3, 4));
           Buffer stepped = floats(rank, 5, 6, 7, 8);
-          Buffer seen = rank.allocate(DataType.FLOAT32, 4);
-          try (Stream held = rank.comm().newStream();
+          Buffer copy = rank.allocate(DataType.FLOAT32, 4);
+          try (Stream blocked = rank.comm().newStream();
               ShardedReducer reducer =
                   ShardedReducer.open(rank.comm(), List.of(parameter), DEFAULTS, rank.stream())) {
-            reducer.allReady(held);
-            reducer.finish(held);
-            held.synchronize();
-            hold(held, gate);
-            reducer.shards().getFirst().values().copyFromAsync(stepped, held);
-            reducer.gatherParameters(held);
-            seen.copyFromAsync(parameter.value(), held);
-            assertHeld(reducer.stream());
+            reducer.allReady(blocked);
+            reducer.finish(blocked);
+            blocked.synchronize();
+            block(blocked, gate);
+            reducer.shards().getFirst().values().copyFromAsync(stepped, blocked);
+            reducer.gatherParameters(blocked);
+            copy.copyFromAsync(parameter.value(), blocked);
+            assertBlocked(reducer.stream());
             gate.join();
-            assertArrayEquals(new float[] {5, 6, 7, 8}, download(seen, held));
+            assertArrayEquals(new float[] {5, 6, 7, 8}, download(copy, blocked));
           }
         });
   }

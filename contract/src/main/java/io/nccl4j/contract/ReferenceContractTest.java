@@ -2,7 +2,7 @@ package io.nccl4j.contract;
 
 import io.nccl4j.Backend;
 
-/** The contract on the pure-Java reference, which runs everywhere. */
+/** The contract on the pure-Java reference, with all ranks in this process. */
 class ReferenceContractTest extends ContractSuite {
   @Override
   protected BackendUnderTest underTest() {

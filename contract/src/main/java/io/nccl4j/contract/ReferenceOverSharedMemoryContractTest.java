@@ -6,8 +6,8 @@ import io.nccl4j.reference.ReferenceOptions;
 import io.nccl4j.reference.Transport;
 
 /**
- * The contract on the pure-Java reference over shared memory, each rank as if in a process of its
- * own.
+ * The contract on the pure-Java reference over shared memory, with each rank as if in a separate
+ * process.
  */
 class ReferenceOverSharedMemoryContractTest extends ContractSuite {
   @Override

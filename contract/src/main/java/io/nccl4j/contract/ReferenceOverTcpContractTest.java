@@ -5,7 +5,7 @@ import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
 import io.nccl4j.reference.Transport;
 
-/** The contract on the pure-Java reference over TCP, each rank as if in a process of its own. */
+/** The contract on the pure-Java reference over TCP, with each rank as if in a separate process. */
 class ReferenceOverTcpContractTest extends ContractSuite {
   @Override
   protected BackendUnderTest underTest() {

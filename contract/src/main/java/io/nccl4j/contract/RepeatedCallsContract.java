@@ -18,17 +18,17 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
 /**
- * A call that has been made before is checked like one that has not: what has been closed or begun
- * since is seen.
+ * Repeated calls. A backend may cache a validated call, but a repetition must still notice that an
+ * argument has been closed, or that a group or capture has begun.
  */
 abstract class RepeatedCallsContract {
   abstract BackendUnderTest underTest();
 
-  private int few() {
+  private int fewRanks() {
     return Math.min(2, underTest().maxRanks());
   }
 
-  /** Makes the same call a few times on every rank. */
+  /** Makes the same call three times and waits for it. */
   private static void repeat(Rank rank, Buffer send, Buffer recv, Stream stream) {
     for (int i = 0; i < 3; i++) {
       rank.comm().allReduce(send, recv, ReduceOp.SUM, stream);
@@ -41,8 +41,8 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void anotherArgumentMakesItAnotherCall() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void callWithOtherArgumentsIsCheckedAnew() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       int n = ranks.size();
       ranks.each(
           rank -> {
@@ -64,23 +64,24 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void aBufferThatWasClosedSinceIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void repeatedCallWithClosedBufferIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer send = rank.comm().newBuffer(DataType.INT32, 4);
             Buffer recv = rank.comm().newBuffer(DataType.INT32, 4);
-            Buffer part = recv.slice(0, 2);
-            Buffer from = send.slice(0, 2);
+            Buffer recvPart = recv.slice(0, 2);
+            Buffer sendPart = send.slice(0, 2);
             repeat(rank, send, recv, rank.stream());
-            repeat(rank, from, part, rank.stream());
+            repeat(rank, sendPart, recvPart, rank.stream());
             recv.close();
             assertEquals(
                 "recv is closed: " + recv,
                 refusal(() -> rank.comm().allReduce(send, recv, ReduceOp.SUM, rank.stream())));
             assertEquals(
-                "recv is closed: " + part,
-                refusal(() -> rank.comm().allReduce(from, part, ReduceOp.SUM, rank.stream())));
+                "recv is closed: " + recvPart,
+                refusal(
+                    () -> rank.comm().allReduce(sendPart, recvPart, ReduceOp.SUM, rank.stream())));
             send.close();
             assertEquals(
                 "send is closed: " + send,
@@ -90,8 +91,8 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void aStreamThatWasClosedSinceIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void repeatedCallWithClosedStreamIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1, 2);
@@ -107,8 +108,8 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void aCommunicatorThatWasAbortedSinceIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void repeatedCallOnAbortedCommunicatorIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1, 2);
@@ -128,8 +129,8 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void anAbortEndsTheUseOfWhatWasCalledBefore() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void repeatedCallAfterAbortIsRefusedAndAbortReported() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       Buffer[] values = new Buffer[ranks.size()];
       ranks.each(
           rank -> {
@@ -151,8 +152,8 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void aCallThatWasMadeBeforeIsKeptByAGroupAndCapturedByAGraph() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void repeatedCallIsGroupedAndCaptured() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       int n = ranks.size();
       ranks.each(
           rank -> {
@@ -184,18 +185,18 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void groupsOfTheSameCallsSeeWhatWasClosedInThem() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void bufferClosedWithinRepeatedGroupIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       int n = ranks.size();
       ranks.each(
           rank -> {
             Buffer one = rank.ints(1);
             Buffer sum = rank.allocate(DataType.INT32, 1);
-            Buffer gone = rank.comm().newBuffer(DataType.INT32, 1);
+            Buffer root = rank.comm().newBuffer(DataType.INT32, 1);
             Runnable step =
                 () -> {
                   rank.comm().allReduce(one, sum, ReduceOp.SUM, rank.stream());
-                  rank.comm().broadcast(gone, 0, rank.stream());
+                  rank.comm().broadcast(root, 0, rank.stream());
                 };
             for (int i = 0; i < 3; i++) {
               Group.run(step);
@@ -208,17 +209,17 @@ abstract class RepeatedCallsContract {
                         Group.run(
                             () -> {
                               step.run();
-                              gone.close();
+                              root.close();
                             }));
-            assertEquals("send is closed: " + gone, refused);
+            assertEquals("send is closed: " + root, refused);
             assertArrayEquals(new int[] {0}, rank.downloadInts(sum), "nothing was launched");
           });
     }
   }
 
   @Test
-  void aGroupSeesAnOperatorThatWasClosedInIt() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void operatorClosedWithinGroupIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       int n = ranks.size();
       ranks.each(
           rank -> {

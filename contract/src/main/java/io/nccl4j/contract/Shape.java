@@ -15,20 +15,19 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 
 /**
- * One collective call: how large its buffers are, where they lie when it is in place, and what it
- * moves where.
+ * One collective call: its buffer sizes, its in-place layout, and its data movement.
  *
- * @param count the count as NCCL's function takes it
+ * @param count the count argument of the NCCL function
  */
 record Shape(Operation operation, DataType type, ReduceOp op, int ranks, long count, int root) {
-  /** Elements that every rank sends. */
+  /** Returns the number of elements that every rank sends. */
   long sendCount() {
     return operation == REDUCE_SCATTER || operation == ALL_TO_ALL || operation == SCATTER
         ? ranks * count
         : count;
   }
 
-  /** Elements that a rank receives. */
+  /** Returns the number of elements that a rank receives. */
   long recvCount() {
     return operation == ALL_GATHER || operation == ALL_TO_ALL || operation == GATHER
         ? ranks * count
@@ -39,7 +38,7 @@ record Shape(Operation operation, DataType type, ReduceOp op, int ranks, long co
     return operation != ALL_TO_ALL;
   }
 
-  /** Whether a rank's receive buffer has a result. */
+  /** Returns whether a rank receives a result. */
   boolean receives(int rank) {
     return rank == root || (operation != REDUCE && operation != GATHER);
   }
@@ -54,7 +53,7 @@ record Shape(Operation operation, DataType type, ReduceOp op, int ranks, long co
     return receives(rank.rank()) ? rank.download(recv) : null;
   }
 
-  /** Enqueues input and call on one rank and returns where the result will be. */
+  /** Enqueues the input and the call on one rank and returns the buffer that gets the result. */
   Buffer start(Rank rank, MemorySegment input, boolean inPlace) {
     Buffer send;
     Buffer recv;
@@ -73,7 +72,7 @@ record Shape(Operation operation, DataType type, ReduceOp op, int ranks, long co
     return recv;
   }
 
-  /** Enqueues the call on a rank's own stream. */
+  /** Enqueues the call on a rank's stream. */
   void enqueue(Rank rank, Buffer send, Buffer recv) {
     switch (operation) {
       case ALL_REDUCE -> rank.comm().allReduce(send, recv, op, rank.stream());
@@ -89,12 +88,12 @@ record Shape(Operation operation, DataType type, ReduceOp op, int ranks, long co
     }
   }
 
-  /** The first element of the reduction that a rank receives. */
+  /** Returns the index of the first element of the reduction that a rank receives. */
   long reducedFrom(int rank) {
     return operation == REDUCE_SCATTER ? rank * count : 0;
   }
 
-  /** What a rank receives of data that is only moved. */
+  /** Returns the data that a rank receives from an operation that only moves data. */
   MemorySegment moved(List<MemorySegment> inputs, int rank) {
     long bytes = count * type.bytes();
     MemorySegment result =

@@ -24,7 +24,7 @@ import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Data-parallel training in which each rank steps on its own part of the parameters. */
+/** Data-parallel training in which each rank updates its own shard of the parameters. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class ShardedReducerContract {
   private static final ReducerConfig DEFAULTS = ReducerConfig.defaults();
@@ -35,7 +35,7 @@ abstract class ShardedReducerContract {
     return underTest().rankCounts(1, 2, 3, 4);
   }
 
-  private int few() {
+  private int fewRanks() {
     return Math.min(3, underTest().maxRanks());
   }
 
@@ -56,7 +56,8 @@ abstract class ShardedReducerContract {
   }
 
   /**
-   * What a test does with a rank and a reducer of "a", copied, and "b", which lives in a bucket.
+   * A test with one rank and a reducer of two parameters: "a" has its own gradient buffer, the
+   * gradient of "b" is in a bucket.
    */
   private interface Body {
     void run(Rank rank, ShardedReducer reducer, Parameter a, Parameter b) throws Exception;
@@ -81,7 +82,7 @@ abstract class ShardedReducerContract {
     }
   }
 
-  /** Returns what a bucket with "b" and "a" has, each from a multiple of four elements on. */
+  /** Returns the contents of a bucket with "b" and "a", each at a multiple of four elements. */
   private static float[] inBucket(Reducer reducer, float[] b, float[] a) {
     float[] all = new float[Math.toIntExact(reducer.buckets().getFirst().count())];
     System.arraycopy(b, 0, all, 0, b.length);
@@ -96,7 +97,7 @@ abstract class ShardedReducerContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void theShardsOfAllRanksAreRank0sParametersInEqualParts(int n) {
+  void shardsAreEqualPartsOfParametersOfRank0(int n) {
     onEach(
         n,
         (rank, reducer, a, b) -> {
@@ -117,7 +118,7 @@ abstract class ShardedReducerContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void eachRankGetsItsPartOfTheAverageAndAllGetWhatTheRanksMakeOfTheirParts(int n) {
+  void ranksAverageTheirShardsAndGatherAllParameters(int n) {
     onEach(
         n,
         (rank, reducer, a, b) -> {
@@ -126,9 +127,10 @@ abstract class ShardedReducerContract {
             set(rank, reducer.gradient(b), n * (2 * rank.rank() + step + 1));
             reducer.allReady(rank.stream());
             reducer.finish(rank.stream());
-            float ofA = n * (n - 1 + step);
-            float ofB = ofA + n;
-            float[] all = inBucket(reducer, new float[] {ofB, ofB}, new float[] {ofA, ofA, ofA});
+            float sumA = n * (n - 1 + step);
+            float sumB = sumA + n;
+            float[] all =
+                inBucket(reducer, new float[] {sumB, sumB}, new float[] {sumA, sumA, sumA});
             Shard shard = reducer.shards().getFirst();
             assertArrayEquals(part(all, shard), download(rank, shard.gradients()));
 
@@ -145,9 +147,9 @@ abstract class ShardedReducerContract {
   }
 
   @Test
-  void gradientsInBucketsAreZeroAfterAGatherAndCopiedOnesAreAsBackwardLeftThem() {
+  void gatherZeroesBucketGradientsAndKeepsCopiedOnes() {
     onEach(
-        few(),
+        fewRanks(),
         (rank, reducer, a, b) -> {
           set(rank, reducer.gradient(a), rank.rank() + 7);
           set(rank, reducer.gradient(b), rank.rank() + 7);
@@ -167,23 +169,23 @@ abstract class ShardedReducerContract {
   }
 
   @Test
-  void aStepIsMarksThenFinishThenGather() {
+  void stepCallsOutOfOrderAreRefused() {
     onEach(
-        few(),
+        fewRanks(),
         (rank, reducer, a, b) -> {
-          String early =
+          String notFinished =
               "gatherParameters comes after finish, once in each step; there are no new parameters to gather";
-          String late =
+          String notGathered =
               "the parameters of the last step are not gathered; call gather after the optimiser's"
                   + " step, before the next backward";
-          assertEquals(early, refused(() -> reducer.gatherParameters(rank.stream())));
+          assertEquals(notFinished, refused(() -> reducer.gatherParameters(rank.stream())));
           reducer.allReady(rank.stream());
           reducer.finish(rank.stream());
-          assertEquals(late, refused(() -> reducer.markReady(a, rank.stream())));
-          assertEquals(late, refused(() -> reducer.finish(rank.stream())));
-          assertEquals(late, refused(() -> reducer.noSync(() -> {})));
+          assertEquals(notGathered, refused(() -> reducer.markReady(a, rank.stream())));
+          assertEquals(notGathered, refused(() -> reducer.finish(rank.stream())));
+          assertEquals(notGathered, refused(() -> reducer.noSync(() -> {})));
           reducer.gatherParameters(rank.stream());
-          assertEquals(early, refused(() -> reducer.gatherParameters(rank.stream())));
+          assertEquals(notFinished, refused(() -> reducer.gatherParameters(rank.stream())));
           reducer.markReady(a, rank.stream());
           assertEquals(
               "in step 2 1 of 2 parameters are not marked ready: 'b'; mark each, or allow unused"
@@ -200,7 +202,7 @@ abstract class ShardedReducerContract {
   }
 
   @Test
-  void ranksWithReducersOfDifferentKindsAreTold() {
+  void differentReducerKindsAreReported() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(
@@ -210,12 +212,12 @@ abstract class ShardedReducerContract {
                 rank.rank() == 0
                     ? () -> GradientReducer.open(rank.comm(), parameters, DEFAULTS, rank.stream())
                     : () -> ShardedReducer.open(rank.comm(), parameters, DEFAULTS, rank.stream());
-            String told = assertThrows(IllegalArgumentException.class, open).getMessage();
+            String message = assertThrows(IllegalArgumentException.class, open).getMessage();
             assertTrue(
-                told.startsWith(
+                message.startsWith(
                     "the ranks registered different parameters: rank 1 has a ShardedReducer with "),
-                told);
-            assertTrue(told.contains(", rank 0 has a GradientReducer with "), told);
+                message);
+            assertTrue(message.contains(", rank 0 has a GradientReducer with "), message);
           });
     }
   }

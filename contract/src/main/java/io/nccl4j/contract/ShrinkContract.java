@@ -30,15 +30,15 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Communicators that lose ranks, in order or not. */
+/** Communicators without some of their parent's ranks, after an orderly end or an abort. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class ShrinkContract {
-  private static final Duration SOON = Duration.ofSeconds(15);
+  private static final Duration LIMIT = Duration.ofSeconds(15);
 
   abstract BackendUnderTest underTest();
 
   @BeforeEach
-  void onlyWhereTheLibraryCan() {
+  void assumeSupported() {
     try (Backend backend = underTest().open(1)) {
       assumeTrue(backend.supports(Feature.SHRINK), "needs a newer library");
     }
@@ -50,7 +50,7 @@ abstract class ShrinkContract {
 
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCounts")
-  void theSurvivorsKeepTheirOrder(int n) {
+  void survivorsKeepTheirOrder(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -69,7 +69,7 @@ abstract class ShrinkContract {
 
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCounts")
-  void anOrderlyShrinkLeavesTheParentAsItWas(int n) {
+  void finishFirstShrinkLeavesParentUsable(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -78,10 +78,10 @@ abstract class ShrinkContract {
                 assertEquals(n - 1, rest.size());
               }
             }
-            assertEquals(n, sum(rank, rank.comm(), 1), "the parent goes on, with all ranks");
+            assertEquals(n, sum(rank, rank.comm(), 1), "the parent still works with all ranks");
             assertFalse(rank.comm().isAborted());
             try (Communicator all = rank.comm().split(0, 0)) {
-              assertEquals(n, all.size(), "and can be split by all");
+              assertEquals(n, all.size(), "all ranks can split the parent");
             }
           });
     }
@@ -89,22 +89,22 @@ abstract class ShrinkContract {
 
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCounts")
-  void onlyOneRankMaySurvive(int n) {
+  void shrinkToOneRankWorks(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       Rank last = ranks.rank(n - 1);
       Set<Integer> others = ConcurrentHashMap.newKeySet();
       for (int rank = 0; rank < n - 1; rank++) {
         others.add(rank);
       }
-      try (Communicator alone = shrink(last, others, ShrinkMode.FINISH_FIRST)) {
-        assertEquals(1, alone.size());
-        assertEquals(7, sum(last, alone, 7));
+      try (Communicator single = shrink(last, others, ShrinkMode.FINISH_FIRST)) {
+        assertEquals(1, single.size());
+        assertEquals(7, sum(last, single, 7));
       }
     }
   }
 
   @Test
-  void anOrderlyShrinkFinishesWhatIsEnqueued() {
+  void finishFirstShrinkCompletesEnqueuedWork() {
     assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
     try (Ranks ranks = Ranks.of(underTest(), 3)) {
       ranks.each(
@@ -123,17 +123,17 @@ abstract class ShrinkContract {
   }
 
   @Test
-  void survivorsOfARankThatFellSilentGoOn() {
+  void survivorsContinueWithoutSilentRank() {
     Ranks ranks = stuckWithoutRank(2, 3);
     RankThreads.run(
         2,
         r -> {
           Rank rank = ranks.rank(r);
           try (Communicator rest =
-              assertTimeout(SOON, () -> shrink(rank, Set.of(2), ShrinkMode.ABORT_FIRST))) {
-            assertTrue(told(rank) > 0, "what was not finished is told");
+              assertTimeout(LIMIT, () -> shrink(rank, Set.of(2), ShrinkMode.ABORT_FIRST))) {
+            assertTrue(reportedFailures(rank) > 0, "unfinished work is reported");
             assertEquals(2, rest.size());
-            assertEquals(2, sum(rank, rest, 1), "on the very stream that was stuck");
+            assertEquals(2, sum(rank, rest, 1), "on the stream that was stuck");
             assertTrue(rank.comm().isAborted());
           }
           rank.free();
@@ -143,7 +143,7 @@ abstract class ShrinkContract {
   }
 
   @Test
-  void survivorsOfARankThatAbortedGoOnWithoutTheNextOneToo() {
+  void abortedRankIsExcludedThenAnotherFromSameParent() {
     assumeTrue(underTest().maxRanks() > 3, "needs four ranks");
     Ranks ranks = Ranks.of(underTest(), 4);
     ranks.rank(1).comm().abort();
@@ -165,7 +165,7 @@ abstract class ShrinkContract {
   }
 
   @Test
-  void afterAShrinkThatAbortsTheParentCarriesNoOperations() {
+  void parentRefusesOperationsAfterAbortingShrink() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     Ranks ranks = Ranks.of(underTest(), 2);
     Rank rank = ranks.rank(0);
@@ -177,7 +177,7 @@ abstract class ShrinkContract {
             () -> rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream()));
     assertTrue(refused.getMessage().startsWith("revoked: Communicator["), refused::toString);
     assertThrows(IllegalStateException.class, () -> rank.comm().newGrowId());
-    assertTrue(rank.comm().isOpen(), "it is still to be closed");
+    assertTrue(rank.comm().isOpen(), "the parent must still be closed");
     rank.comm().close();
     assertFalse(rank.comm().isOpen());
     ranks.rank(1).comm().abort();
@@ -185,14 +185,14 @@ abstract class ShrinkContract {
   }
 
   @Test
-  void aSurvivorThatDoesNotComeIsATimeOut() {
+  void shrinkTimesOutIfSurvivorNeverJoins() {
     assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
     CommunicatorConfig config =
         underTest().config().withBlocking(false).withTimeout(Duration.ofMillis(600));
     Ranks ranks = Ranks.of(underTest(), 3, config);
     NcclTimeoutException thrown =
         assertTimeout(
-            SOON,
+            LIMIT,
             () ->
                 assertThrows(
                     NcclTimeoutException.class,
@@ -203,10 +203,10 @@ abstract class ShrinkContract {
   }
 
   @Test
-  void anInterruptEndsAShrinkAndIsKept() throws Exception {
+  void interruptEndsShrinkAndIsPreserved() throws Exception {
     assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
     Ranks ranks = Ranks.of(underTest(), 3, underTest().config().withBlocking(false));
-    CompletableFuture<Boolean> kept = new CompletableFuture<>();
+    CompletableFuture<Boolean> interrupted = new CompletableFuture<>();
     Thread thread =
         Thread.ofPlatform()
             .daemon()
@@ -214,22 +214,23 @@ abstract class ShrinkContract {
                 () -> {
                   try {
                     shrink(ranks.rank(0), Set.of(1), ShrinkMode.FINISH_FIRST);
-                    kept.completeExceptionally(new AssertionError("rank 2 never came"));
-                  } catch (CancellationException interrupted) {
-                    kept.complete(Thread.interrupted());
+                    interrupted.completeExceptionally(
+                        new AssertionError("the shrink succeeded without rank 2"));
+                  } catch (CancellationException expected) {
+                    interrupted.complete(Thread.interrupted());
                   } catch (RuntimeException another) {
-                    kept.completeExceptionally(another);
+                    interrupted.completeExceptionally(another);
                   }
                 });
     Thread.sleep(100);
     thread.interrupt();
-    assertTrue(kept.get(SOON.toSeconds(), TimeUnit.SECONDS));
+    assertTrue(interrupted.get(LIMIT.toSeconds(), TimeUnit.SECONDS));
     ranks.abort();
     ranks.close();
   }
 
   @Test
-  void ranksThatCannotBeExcludedAreRefused() {
+  void invalidExcludedRanksAreRefused() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       Rank rank = ranks.rank(0);
@@ -266,7 +267,7 @@ abstract class ShrinkContract {
             .getMessage());
   }
 
-  /** Makes ranks that all but one wait in a collective for the one. */
+  /** Returns ranks that all wait in a collective for the absent one. */
   private Ranks stuckWithoutRank(int absent, int n) {
     assumeTrue(underTest().maxRanks() >= n, "needs " + n + " ranks");
     Ranks ranks = Ranks.of(underTest(), n, underTest().config().withBlocking(false));
@@ -285,16 +286,14 @@ abstract class ShrinkContract {
     return ranks;
   }
 
-  /**
-   * Returns how often waiting for the stream tells of an end: a rank's own, or its peers' before.
-   */
-  private static int told(Rank rank) {
+  /** Returns how often the stream reports a failure: this rank's abort, or a peer's before it. */
+  private static int reportedFailures(Rank rank) {
     for (int times = 0; ; times++) {
       try {
-        rank.stream().synchronize(SOON);
+        rank.stream().synchronize(LIMIT);
         return times;
-      } catch (NcclException end) {
-        assertTrue(times < 2, end::toString);
+      } catch (NcclException failure) {
+        assertTrue(times < 2, failure::toString);
       }
     }
   }

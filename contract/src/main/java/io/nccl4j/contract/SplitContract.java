@@ -17,7 +17,7 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Communicators made of communicators. */
+/** Communicators split from a parent communicator. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class SplitContract {
   abstract BackendUnderTest underTest();
@@ -28,7 +28,7 @@ abstract class SplitContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void ranksOfOneColorAreTogetherInTheirOldOrder(int n) {
+  void ranksOfOneColorKeepTheirOrder(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -45,7 +45,7 @@ abstract class SplitContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void keysOrderTheNewRanks(int n) {
+  void keyOrdersNewRanks(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -61,7 +61,7 @@ abstract class SplitContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aRankWithoutColorTakesPartAndGetsNothing(int n) {
+  void rankWithoutColorGetsNoCommunicator(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -73,14 +73,14 @@ abstract class SplitContract {
                 assertEquals(n - 1, sum(rank, rest, 1));
               }
             }
-            assertEquals(n, sum(rank, rank.comm(), 1), "the parent goes on");
+            assertEquals(n, sum(rank, rank.comm(), 1), "the parent still works");
           });
     }
   }
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void parentAndChildrenWorkSideBySide(int n) {
+  void parentAndChildrenWorkConcurrently(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -99,9 +99,9 @@ abstract class SplitContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void oneThreadSplitsAllRanksInAGroup(int n) {
+  void oneThreadSplitsAllRanksInGroup(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
-      List<Communicator> made = new ArrayList<>();
+      List<Communicator> created = new ArrayList<>();
       Group.run(
           () ->
               ranks.inOneThread(
@@ -109,20 +109,20 @@ abstract class SplitContract {
                     if (rank.rank() == 0) {
                       rank.comm().splitNoColor();
                     } else {
-                      made.add(rank.comm().split(rank.rank() % 2, 0));
+                      created.add(rank.comm().split(rank.rank() % 2, 0));
                     }
                   }));
-      for (int i = 0; i < made.size(); i++) {
-        assertEquals(i / 2, made.get(i).rank());
-        assertTrue(made.get(i).isOpen());
+      for (int i = 0; i < created.size(); i++) {
+        assertEquals(i / 2, created.get(i).rank());
+        assertTrue(created.get(i).isOpen());
       }
-      RankThreads.run(made.size(), i -> made.get(i).close());
+      RankThreads.run(created.size(), i -> created.get(i).close());
     }
   }
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aChildSurvivesItsParent(int n) {
+  void childWorksAfterParentIsClosed(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -137,7 +137,7 @@ abstract class SplitContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aSplitThatItsGroupForgetsNeverHappened(int n) {
+  void splitInFailedGroupLeavesNoTrace(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -158,12 +158,12 @@ abstract class SplitContract {
   }
 
   private static void splitAndFail(Rank rank) {
-    Communicator forgotten = rank.comm().split(1, 0);
-    throw new ArithmeticException("after " + forgotten);
+    Communicator dropped = rank.comm().split(1, 0);
+    throw new ArithmeticException("after " + dropped);
   }
 
   @Test
-  void aChildHasItsOwnConfiguration() {
+  void childHasItsOwnConfiguration() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       CommunicatorConfig config = underTest().config().withName("child");
       try (Communicator child = ranks.rank(0).comm().split(0, 0, config)) {
@@ -174,7 +174,7 @@ abstract class SplitContract {
   }
 
   @Test
-  void aColorBelowZeroOrAnotherDeviceIsRefused() {
+  void negativeColorOrAnotherDeviceIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Communicator comm = ranks.rank(0).comm();
       Throwable color = assertThrows(IllegalArgumentException.class, () -> comm.split(-1, 0));

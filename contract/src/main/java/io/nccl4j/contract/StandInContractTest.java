@@ -4,8 +4,8 @@ import io.nccl4j.Backend;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 
 /**
- * The contract on the NCCL backend, through bindings and loader, with the stand-in for libnccl and
- * libcudart. It proves nccl4j's code, not NCCL's.
+ * The contract on the NCCL backend, including bindings and loader, with the stand-in for libnccl
+ * and libcudart. It tests nccl4j's code, not NCCL's.
  */
 @OnStandIn
 class StandInContractTest extends ContractSuite {
@@ -14,7 +14,7 @@ class StandInContractTest extends ContractSuite {
     return Devices.INSTANCE;
   }
 
-  /** NCCL takes one rank per device; the build sets NCCL4J_STANDIN_DEVICES. */
+  /** NCCL accepts one rank per device; the build sets NCCL4J_STANDIN_DEVICES. */
   private static final class Devices implements BackendUnderTest {
     static final Devices INSTANCE = new Devices();
 

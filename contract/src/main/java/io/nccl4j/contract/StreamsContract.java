@@ -26,30 +26,30 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.function.Executable;
 
-/** The order of work: within a stream, between streams by events, and towards the host. */
+/** The order of work within a stream, between streams by events, and relative to the host. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class StreamsContract {
-  private static final Duration LONG = Duration.ofSeconds(20);
+  private static final Duration LIMIT = Duration.ofSeconds(20);
 
   abstract BackendUnderTest underTest();
 
-  private int few() {
+  private int fewRanks() {
     return Math.min(3, underTest().maxRanks());
   }
 
   @Test
-  void aStreamRunsItsWorkInTheOrderOfTheCalls() {
-    try (Ranks ranks = Ranks.of(underTest(), few())) {
+  void streamRunsWorkInCallOrder() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
       ranks.each(
           rank -> {
             Buffer value = rank.allocate(DataType.UINT8, 100_000);
-            Buffer seen = rank.allocate(DataType.UINT8, 100_000);
+            Buffer copy = rank.allocate(DataType.UINT8, 100_000);
             for (int i = 1; i <= 20; i++) {
               value.fill((byte) i, rank.stream());
-              seen.copyFromAsync(value, rank.stream());
+              copy.copyFromAsync(value, rank.stream());
               value.fill((byte) 0x7F, rank.stream());
             }
-            byte[] got = rank.download(seen).toArray(ValueLayout.JAVA_BYTE);
+            byte[] got = rank.download(copy).toArray(ValueLayout.JAVA_BYTE);
             assertEquals(20, got[0]);
             assertEquals(20, got[99_999]);
           });
@@ -58,7 +58,7 @@ abstract class StreamsContract {
 
   @Test
   void collectivesAreOrderedWithCopiesAndFills() {
-    int n = few();
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -76,8 +76,8 @@ abstract class StreamsContract {
   }
 
   @Test
-  void anEventOrdersTwoStreams() {
-    int n = few();
+  void eventOrdersTwoStreams() {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -100,32 +100,32 @@ abstract class StreamsContract {
   }
 
   @Test
-  void anEventThatWasNeverRecordedIsNotWaitedFor() {
+  void unrecordedEventIsComplete() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Event event = ranks.rank(0).comm().newEvent()) {
       assertTrue(event.isComplete());
-      event.synchronize(LONG);
+      event.synchronize(LIMIT);
       ranks.rank(0).stream().waitFor(event);
-      ranks.rank(0).stream().synchronize(LONG);
+      ranks.rank(0).stream().synchronize(LIMIT);
     }
   }
 
   @Test
-  void anEventCompletesWhenItsStreamComesToIt() {
+  void eventCompletesWhenStreamReachesIt() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Event event = ranks.rank(0).comm().newEvent()) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.allocate(DataType.UINT8, 1000);
       value.fill((byte) 3, rank.stream());
       rank.stream().record(event);
-      event.synchronize(LONG);
+      event.synchronize(LIMIT);
       assertTrue(event.isComplete());
       assertEquals(3, DataType.UINT8.getLong(rank.download(value), 999));
     }
   }
 
   @Test
-  void anEventBehindAStuckCollectiveIsNotComplete() throws Exception {
+  void eventBehindStuckCollectiveIsNotComplete() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Event event = stuck.rank().comm().newEvent()) {
       stuck.stream().record(event);
@@ -136,20 +136,20 @@ abstract class StreamsContract {
   }
 
   @Test
-  void anEventRecordedAgainCountsOnlyItsLastMark() throws Exception {
+  void eventRecordedAgainWaitsForLastRecordOnly() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Event event = stuck.rank().comm().newEvent()) {
       try (Stream other = stuck.rank().comm().newStream()) {
         stuck.stream().record(event);
         other.record(event);
-        event.synchronize(LONG);
+        event.synchronize(LIMIT);
         assertTrue(event.isComplete());
       }
     }
   }
 
   @Test
-  void anEventCanBeClosedWhileAStreamWaitsForIt() {
+  void eventCanBeClosedWhileStreamWaitsForIt() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Stream second = ranks.rank(0).comm().newStream()) {
       Rank rank = ranks.rank(0);
@@ -162,13 +162,13 @@ abstract class StreamsContract {
       event.close();
       event.close();
       assertFalse(event.isOpen());
-      second.synchronize(LONG);
+      second.synchronize(LIMIT);
       assertEquals(2, DataType.UINT8.getLong(rank.download(value), 0));
     }
   }
 
   @Test
-  void theTimeBetweenTwoEventsIsThatOfTheWorkBetweenThem() {
+  void elapsedTimeCoversWorkBetweenEvents() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Event start = ranks.rank(0).comm().newEvent();
         Event end = ranks.rank(0).comm().newEvent()) {
@@ -178,7 +178,7 @@ abstract class StreamsContract {
       rank.stream().record(start);
       value.fill((byte) 1, rank.stream());
       rank.stream().record(end);
-      end.synchronize(LONG);
+      end.synchronize(LIMIT);
       long around = System.nanoTime() - before;
       Duration elapsed = end.elapsedSince(start);
       assertTrue(elapsed.isPositive(), elapsed::toString);
@@ -187,20 +187,20 @@ abstract class StreamsContract {
   }
 
   @Test
-  void theTimeSinceAnEventThatHasNoMarkIsRefused() {
+  void elapsedTimeOfUnrecordedEventIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Event recorded = ranks.rank(0).comm().newEvent();
-        Event never = ranks.rank(0).comm().newEvent()) {
+        Event unrecorded = ranks.rank(0).comm().newEvent()) {
       ranks.rank(0).stream().record(recorded);
-      recorded.synchronize(LONG);
-      assertThrows(IllegalStateException.class, () -> recorded.elapsedSince(never));
-      assertThrows(IllegalStateException.class, () -> never.elapsedSince(recorded));
+      recorded.synchronize(LIMIT);
+      assertThrows(IllegalStateException.class, () -> recorded.elapsedSince(unrecorded));
+      assertThrows(IllegalStateException.class, () -> unrecorded.elapsedSince(recorded));
     }
   }
 
   @Test
-  void aCompletionStageCompletesWhenTheWorkIsDone() throws Exception {
-    int n = few();
+  void completionStageCompletesWhenWorkIsDone() throws Exception {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -214,8 +214,8 @@ abstract class StreamsContract {
   }
 
   @Test
-  void dependentStagesRunInAnotherThreadAndMayEnqueueMore() throws Exception {
-    int n = few();
+  void dependentStageMayEnqueueMoreWork() throws Exception {
+    int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -237,7 +237,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void aDependentStageThatWaitsDoesNotStopTheStream() throws Exception {
+  void blockedDependentStageDoesNotBlockStream() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Rank rank = stuck.rank();
       CompletableFuture<Void> release = new CompletableFuture<>();
@@ -264,7 +264,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void theCompletionOfAnIdleStreamCompletes() throws Exception {
+  void completionOfIdleStreamCompletes() throws Exception {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Stream stream = ranks.rank(0).stream();
       stream.synchronize();
@@ -279,14 +279,14 @@ abstract class StreamsContract {
         Stream other = stuck.rank().comm().newStream();
         Buffer value = stuck.rank().comm().newBuffer(DataType.UINT8, 100)) {
       value.fill((byte) 1, other);
-      other.synchronize(LONG);
+      other.synchronize(LIMIT);
       assertTrue(other.isComplete());
       assertFalse(stuck.stream().isComplete());
     }
   }
 
   @Test
-  void closingAStreamFinishesItsWork() {
+  void closingStreamFinishesItsWork() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.allocate(DataType.UINT8, 3_000_000);
@@ -304,7 +304,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void aClosedStreamOrEventIsRefusedByItsName() {
+  void closedStreamOrEventIsRefusedByName() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.ints(1);
@@ -321,36 +321,36 @@ abstract class StreamsContract {
       refusedAsClosed("event", () -> rank.stream().record(event));
       refusedAsClosed("event", () -> rank.stream().waitFor(event));
       refusedAsClosed("event", event::isComplete);
-      refusedAsClosed("event", () -> event.synchronize(LONG));
+      refusedAsClosed("event", () -> event.synchronize(LIMIT));
     }
   }
 
   @Test
-  void timeoutsMustBePositive() {
+  void nonPositiveTimeoutIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Event event = ranks.rank(0).comm().newEvent()) {
       Stream stream = ranks.rank(0).stream();
       for (Duration bad : new Duration[] {Duration.ZERO, Duration.ofMillis(-1)}) {
-        Throwable ofStream =
+        Throwable thrown =
             assertThrows(IllegalArgumentException.class, () -> stream.synchronize(bad));
-        assertEquals("timeout is " + bad + "; it must be positive", ofStream.getMessage());
+        assertEquals("timeout is " + bad + "; it must be positive", thrown.getMessage());
         assertThrows(IllegalArgumentException.class, () -> event.synchronize(bad));
       }
     }
   }
 
   @Test
-  void anEventOfAnotherDeviceCannotBeRecordedButCanBeWaitedFor() {
+  void eventOfAnotherDeviceCanBeWaitedForButNotRecorded() {
     try (Backend backend = underTest().open(2)) {
       assumeTrue(backend.devices().size() > 1, "needs two devices");
       try (Stream first = backend.newStream(0);
           Event second = backend.newEvent(1);
-          Stream ofSecond = backend.newStream(1)) {
+          Stream secondStream = backend.newStream(1)) {
         Throwable thrown = assertThrows(IllegalArgumentException.class, () -> first.record(second));
         assertEquals("event is of device 1; this stream is of device 0", thrown.getMessage());
-        ofSecond.record(second);
+        secondStream.record(second);
         first.waitFor(second);
-        first.synchronize(LONG);
+        first.synchronize(LIMIT);
       }
     }
   }

@@ -12,14 +12,14 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A stream that stands still: rank 0 of two has enqueued a collective that rank 1 does not join.
- * Both had one together before, so that connections are up and enqueuing itself does not wait.
+ * A blocked stream: rank 0 of two has enqueued a collective that rank 1 does not join. Both ranks
+ * have completed one collective before, so that they are connected and enqueuing does not block.
  */
 final class StuckCollective implements AutoCloseable {
   private final Ranks ranks;
   private final Stream stream;
   private final Buffer value;
-  private boolean begun;
+  private boolean enqueued;
 
   private StuckCollective(Ranks ranks) {
     this.ranks = ranks;
@@ -27,7 +27,7 @@ final class StuckCollective implements AutoCloseable {
     this.value = rank().comm().newBuffer(DataType.INT32, 4);
   }
 
-  /** Makes the two ranks and whatever they need; {@link #begin} then enqueues the collective. */
+  /** Creates the two ranks; {@link #begin} then enqueues the collective. */
   static StuckCollective prepare(BackendUnderTest underTest) {
     return prepare(underTest, "");
   }
@@ -36,12 +36,12 @@ final class StuckCollective implements AutoCloseable {
     return start(underTest, "");
   }
 
-  /** Starts one whose communicator has a name. */
+  /** Starts a collective of communicators with a name. */
   static StuckCollective start(BackendUnderTest underTest, String name) {
-    StuckCollective made = prepare(underTest, name);
-    made.keepMemory();
-    made.begin();
-    return made;
+    StuckCollective stuck = prepare(underTest, name);
+    stuck.cacheMemory();
+    stuck.begin();
+    return stuck;
   }
 
   private static StuckCollective prepare(BackendUnderTest underTest, String name) {
@@ -56,10 +56,10 @@ final class StuckCollective implements AutoCloseable {
   }
 
   /**
-   * Leaves memory of the sizes that tests allocate for them to reuse: while the collective runs, an
-   * allocation on a GPU may wait for it.
+   * Allocates and frees buffers of the sizes that the tests need, so that the tests reuse that
+   * memory: while the collective runs, a new allocation on a GPU may wait for it.
    */
-  private void keepMemory() {
+  private void cacheMemory() {
     List<Buffer> spare = new ArrayList<>();
     for (int bytes : new int[] {4, 4, 10, 16, 16, 16, 16, 16, 16, 32, 100}) {
       spare.add(rank().comm().newBuffer(DataType.UINT8, bytes));
@@ -69,18 +69,18 @@ final class StuckCollective implements AutoCloseable {
 
   /** Enqueues the collective of rank 0, once. */
   void begin() {
-    if (!begun) {
-      begun = true;
+    if (!enqueued) {
+      enqueued = true;
       rank().comm().allReduce(value, value, ReduceOp.SUM, stream);
     }
   }
 
-  /** The rank that waits. */
+  /** Returns the rank that waits. */
   Rank rank() {
     return ranks.rank(0);
   }
 
-  /** The rank that does not come. */
+  /** Returns the rank that does not join. */
   Rank absent() {
     return ranks.rank(1);
   }
@@ -97,7 +97,7 @@ final class StuckCollective implements AutoCloseable {
     return stream;
   }
 
-  /** Lets rank 1 come after all. */
+  /** Makes rank 1 join, which completes the collective. */
   void join() {
     Buffer late = absent().ints(0, 0, 0, 0);
     absent().comm().allReduce(late, late, ReduceOp.SUM, absent().stream());
@@ -110,7 +110,7 @@ final class StuckCollective implements AutoCloseable {
     try {
       stream.synchronize();
     } catch (NcclException expected) {
-      // Whether the wait or only the work is told of the abort is the backend's affair.
+      // It depends on the backend whether the wait reports the abort.
     }
     stream.close();
     value.close();

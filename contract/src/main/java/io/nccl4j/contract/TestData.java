@@ -8,11 +8,11 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
 
-/** The inputs of all ranks, in host memory, made so that the right answer is known. */
+/** Inputs of all ranks, in host memory, chosen so that the correct result is known. */
 final class TestData {
   private TestData() {}
 
-  /** Random bytes: for what only moves data, where every bit pattern must arrive as it was. */
+  /** Returns random bytes, for operations that move data and must preserve every bit. */
   static List<MemorySegment> bytes(DataType type, int ranks, long count, String name) {
     SplittableRandom random = Seed.random(name + type + ranks + "/" + count);
     List<MemorySegment> inputs = new ArrayList<>();
@@ -25,8 +25,8 @@ final class TestData {
   }
 
   /**
-   * Data whose reduction is exact in the type whatever the order: integers of any value (they
-   * wrap), floats whose every partial result is representable.
+   * Returns data whose reduction is exact in any order: integers of any value (they wrap), or
+   * floating-point values all of whose partial results are representable.
    */
   static List<MemorySegment> exact(DataType type, ReduceOp op, int ranks, long count) {
     if (!type.floating()) {
@@ -45,7 +45,7 @@ final class TestData {
   }
 
   /**
-   * Random values between 0.75 and 1.25 in magnitude, so that no product of some ranks overflows.
+   * Returns random values between 0.75 and 1.25 in magnitude, so that products do not overflow.
    */
   static List<MemorySegment> random(DataType type, ReduceOp op, int ranks, long count) {
     if (!type.floating()) {
@@ -70,8 +70,8 @@ final class TestData {
   }
 
   /**
-   * Integers whose magnitudes sum to no more than the type counts without gaps; for averages
-   * multiples of the ranks.
+   * Returns integers whose magnitudes sum to at most the largest integer up to which the type
+   * represents every integer; for averages, multiples of the number of ranks.
    */
   private static double[] terms(SplittableRandom random, DataType type, ReduceOp op, int ranks) {
     long budget = Precision.of(type).exactIntegers();
@@ -90,7 +90,7 @@ final class TestData {
     return column;
   }
 
-  /** Signs, one factor of 1.5, and at most six factors of 2 or 1/2. */
+  /** Returns factors of 1 and -1, one of 1.5, and at most six of 2 or 1/2. */
   private static double[] factors(SplittableRandom random, int ranks) {
     double[] column = new double[ranks];
     for (int rank = 0; rank < ranks; rank++) {

@@ -9,16 +9,15 @@ import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 
 /**
- * A perceptron with one hidden layer, in plain Java doubles, to be trained by a test. Its
- * parameters have a type, to which each of their values is rounded.
+ * A perceptron with one hidden layer, in plain Java doubles, for tests to train. Each parameter has
+ * a type, to which its values are rounded.
  *
- * <p>The last parameter is a gate that only the first few samples of the batch come through, so
- * that most ranks have no use for it.
+ * <p>The last parameter is a gate that only the first few samples of the batch use, so that most
+ * ranks do not use it.
  */
 final class TinyModel {
   /**
-   * How many samples a batch has: as many on each of 1, 2, 3 or 4 ranks, and in each third of
-   * those.
+   * The number of samples in a batch, divisible among 1, 2, 3 or 4 ranks and then into thirds.
    */
   static final int BATCH = 36;
 
@@ -41,7 +40,7 @@ final class TinyModel {
     this.values = values;
   }
 
-  /** Returns a model whose parameters are random. */
+  /** Returns a model with random parameters. */
   static TinyModel random(String name, List<DataType> types) {
     SplittableRandom random = Seed.random("model " + name);
     List<double[]> values = new ArrayList<>();
@@ -64,7 +63,7 @@ final class TinyModel {
         .toList();
   }
 
-  /** Returns the part of some samples that is the i-th of so many. */
+  /** Returns the i-th of {@code parts} equal parts of the samples. */
   static List<Sample> part(List<Sample> samples, int i, int parts) {
     int each = samples.size() / parts;
     return samples.subList(i * each, (i + 1) * each);
@@ -82,7 +81,7 @@ final class TinyModel {
     return NAMES.get(parameter);
   }
 
-  /** Returns whether some samples have any use for a parameter. */
+  /** Returns whether any of the samples uses a parameter. */
   static boolean uses(List<Sample> samples, int parameter) {
     return parameter < COUNTS.length - 1 || samples.stream().anyMatch(Sample::gated);
   }
@@ -145,7 +144,7 @@ final class TinyModel {
   }
 
   /**
-   * Trains on all samples at once, with the gradients rounded too, and returns each step's loss.
+   * Trains on all samples at once, with rounded gradients, and returns the loss after each step.
    */
   double[] train(List<Sample> samples, int steps) {
     double[] losses = new double[steps];
@@ -161,7 +160,7 @@ final class TinyModel {
     return losses;
   }
 
-  /** Returns what gradient descent makes of one value. */
+  /** Returns a value after one step of gradient descent. */
   static double stepped(DataType type, double value, double gradient) {
     return rounded(type, value - RATE * rounded(type, gradient));
   }

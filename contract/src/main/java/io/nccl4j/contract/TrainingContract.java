@@ -16,8 +16,8 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Ranks that each have a part of the batch learn what one rank learns that has all of it: the
- * losses of each step are compared with those of a plain loop without any reducer.
+ * Training on parts of a batch gives the same result as training one rank on the whole batch. The
+ * loss after each step is compared with that of a plain loop without a reducer.
  */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class TrainingContract {
@@ -35,43 +35,43 @@ abstract class TrainingContract {
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
-  void theLossIsThatOfOneRankWithTheWholeBatch(int n, boolean sharded) {
+  void lossMatchesOneRankWithWholeBatch(int n, boolean sharded) {
     check(n, new TrainingRank.TrainingPlan(sharded, FLOATS, 1, false));
   }
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
-  void soItIsWhenGradientsAreAccumulatedOverPartsOfTheBatch(int n, boolean sharded) {
+  void lossMatchesWithGradientAccumulation(int n, boolean sharded) {
     check(n, new TrainingRank.TrainingPlan(sharded, FLOATS, 3, false));
   }
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
-  void soItIsWhenMostRanksHaveNoUseForSomeParameters(int n, boolean sharded) {
+  void lossMatchesWithUnusedParameters(int n, boolean sharded) {
     check(n, new TrainingRank.TrainingPlan(sharded, FLOATS, 1, true));
   }
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
-  void soItIsWithBoth(int n, boolean sharded) {
+  void lossMatchesWithAccumulationAndUnusedParameters(int n, boolean sharded) {
     check(n, new TrainingRank.TrainingPlan(sharded, FLOATS, 3, true));
   }
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
-  void soItIsWithMixedTypes(int n, boolean sharded) {
+  void lossMatchesWithMixedTypes(int n, boolean sharded) {
     check(n, new TrainingRank.TrainingPlan(sharded, MIXED, 1, false));
   }
 
   private void check(int n, TrainingRank.TrainingPlan plan) {
     List<TinyModel.Sample> batch = TinyModel.batch("training");
     double[] expected = TinyModel.random("rank 0", plan.types()).train(batch, STEPS);
-    assertTrue(expected[STEPS - 1] < 0.9 * expected[0], "there is nothing to learn" + Seed.hint());
+    assertTrue(expected[STEPS - 1] < 0.9 * expected[0], "the loss does not fall" + Seed.hint());
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
-            try (TrainingRank trainee = new TrainingRank(rank, plan)) {
-              double[] losses = trainee.train(batch, STEPS);
+            try (TrainingRank trainingRank = new TrainingRank(rank, plan)) {
+              double[] losses = trainingRank.train(batch, STEPS);
               for (int step = 0; step < STEPS; step++) {
                 double tolerance = tolerance(plan) * expected[step];
                 assertEquals(expected[step], losses[step], tolerance, "step " + step + Seed.hint());
@@ -82,10 +82,10 @@ abstract class TrainingContract {
   }
 
   /**
-   * Returns how far a loss may be from the expected one, as a part of it. The sums of gradients are
-   * rounded at other places: by 2^-24 of them in float32, by 2^-8 in bfloat16, where a parameter
-   * may then be rounded to its other neighbour, another 2^-8 away. Twelve seeds gave at most 1.3e-7
-   * and 0.0043.
+   * Returns the largest allowed relative error of a loss. The sums of gradients are rounded at
+   * different points, with a relative error of 2^-24 in float32 and 2^-8 in bfloat16, where a
+   * parameter may then be rounded to a different neighbor, another 2^-8 away. Twelve seeds gave at
+   * most 1.3e-7 and 0.0043.
    */
   private static double tolerance(TrainingRank.TrainingPlan plan) {
     return plan.types().contains(BFLOAT16) ? 0.02 : 1e-5;

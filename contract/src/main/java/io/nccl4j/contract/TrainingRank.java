@@ -13,11 +13,17 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * One rank's copy of a model and the loop that trains it: what a framework would compute on the
- * device, the test computes on the host and brings there.
+ * One rank's copy of a model and the loop that trains it. The test computes on the host, and copies
+ * to the device, what a framework would compute on the device.
  */
 final class TrainingRank implements AutoCloseable {
-  /** What is particular about a training run. */
+  /**
+   * The settings of a training run.
+   *
+   * @param parts the number of parts that each rank's samples are divided into, whose gradients
+   *     accumulate
+   * @param skipsUnused whether parameters that the samples do not use stay unmarked
+   */
   record TrainingPlan(boolean sharded, List<DataType> types, int parts, boolean skipsUnused) {}
 
   private final Rank rank;
@@ -26,7 +32,7 @@ final class TrainingRank implements AutoCloseable {
   private final List<Parameter> parameters = new ArrayList<>();
   private final Reducer reducer;
 
-  /** Begins with parameters that are random on each rank, of which rank 0's count. */
+  /** Initializes random parameters on each rank; the reducer replaces them by those of rank 0. */
   TrainingRank(Rank rank, TrainingPlan plan) {
     this.rank = rank;
     this.plan = plan;
@@ -40,7 +46,7 @@ final class TrainingRank implements AutoCloseable {
       String name = TinyModel.name(p);
       parameters.add(p % 2 == 0 ? Parameter.of(name, value, gradient) : Parameter.of(name, value));
     }
-    // Small enough that there are several buckets.
+    // Small enough for several buckets.
     ReducerConfig config =
         ReducerConfig.defaults()
             .withFirstBucketBytes(8)
@@ -50,10 +56,10 @@ final class TrainingRank implements AutoCloseable {
         plan.sharded()
             ? ShardedReducer.open(rank.comm(), parameters, config, rank.stream())
             : GradientReducer.open(rank.comm(), parameters, config, rank.stream());
-    takeParameters();
+    downloadParameters();
   }
 
-  /** Trains on this rank's part of a batch, and returns the loss on all of it after each step. */
+  /** Trains on this rank's part of a batch; returns the loss on the whole batch after each step. */
   double[] train(List<TinyModel.Sample> batch, int steps) {
     List<TinyModel.Sample> mine = TinyModel.part(batch, rank.rank(), rank.size());
     double[] losses = new double[steps];
@@ -65,7 +71,7 @@ final class TrainingRank implements AutoCloseable {
       backward(TinyModel.part(mine, plan.parts() - 1, plan.parts()));
       reducer.finish(rank.stream());
       step();
-      takeParameters();
+      downloadParameters();
       losses[step] = model.loss(batch);
     }
     return losses;
@@ -96,7 +102,7 @@ final class TrainingRank implements AutoCloseable {
       parameters.forEach(parameter -> step(parameter.value(), reducer.gradient(parameter)));
     }
     for (Parameter parameter : parameters) {
-      // A sharded reducer has made zeros of those that live in buckets.
+      // A sharded reducer has already zeroed the gradients in its buckets.
       if (!plan.sharded() || parameter.gradient().isPresent()) {
         reducer.gradient(parameter).fill((byte) 0, rank.stream());
       }
@@ -112,7 +118,7 @@ final class TrainingRank implements AutoCloseable {
     upload(value, values);
   }
 
-  private void takeParameters() {
+  private void downloadParameters() {
     for (int p = 0; p < parameters.size(); p++) {
       double[] values = download(parameters.get(p).value());
       System.arraycopy(values, 0, model.values(p), 0, values.length);

@@ -16,10 +16,13 @@ import java.nio.file.Path;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
-/** The suite lies on the class path, where the compiler does not see what the library exports. */
+/**
+ * The suite uses exported packages only. It is on the class path, where the compiler does not check
+ * this.
+ */
 class PublicApiTest {
   @Test
-  void suiteUsesExportedPackagesAlone() throws URISyntaxException {
+  void suiteUsesExportedPackagesOnly() throws URISyntaxException {
     String[] allowed =
         Stream.concat(
                 Stream.of("io.nccl4j.contract", "io.nccl4j.fixtures.."),

@@ -22,24 +22,25 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * {@code docs/api-coverage.md} is what would be made now. {@code -Dapi.coverage=write} makes it.
+ * {@code docs/api-coverage.md} is up to date. {@code -Dapi.coverage=write} writes it before the
+ * check.
  */
 class ApiCoverageTest {
-  private static final String HOW =
+  private static final String STALE =
       "docs/api-coverage.md is stale; run scripts/api-coverage and commit what it writes";
   private static final Path CALLED = Checkout.ROOT.resolve("target/called");
   private static final boolean WRITE = "write".equals(System.getProperty("api.coverage"));
 
-  /** Needs no record; the columns of what was called are taken as they stand. */
+  /** Needs no recorded calls: takes the columns of called functions from the committed page. */
   @Test
-  void thePageSaysWhatTheHeadersTheJavadocAndTheEvidenceSay() throws IOException {
+  void pageMatchesHeadersJavadocAndEvidence() throws IOException {
     check(ApiCoverage.render(ApiCoverage.committed()));
   }
 
-  /** Needs what the library's tests and the suite have recorded, so it runs after both. */
+  /** Needs the calls recorded by the library's tests and by the suite, so it runs after both. */
   @Test
   @Tag("api-coverage")
-  void thePageSaysWhatTheTestsCalled() throws IOException {
+  void pageMatchesFunctionsCalledByTests() throws IOException {
     Path standIn = CALLED.resolve("stand-in.txt");
     Path real = CALLED.resolve("real-libraries.txt");
     requireRecord(standIn);
@@ -47,7 +48,7 @@ class ApiCoverageTest {
     ApiCoverage.Called called =
         new ApiCoverage.Called(
             ApiCoverage.recorded(standIn),
-            // What ran with a GPU is not what this column is about.
+            // This column is about machines without a GPU.
             Driver.present()
                 ? ApiCoverage.committed().onRealLibraries()
                 : ApiCoverage.recorded(real));
@@ -58,7 +59,7 @@ class ApiCoverageTest {
     if (WRITE) {
       Files.writeString(ApiCoverage.PAGE, page);
     }
-    assertEquals(page, Files.readString(ApiCoverage.PAGE), HOW);
+    assertEquals(page, Files.readString(ApiCoverage.PAGE), STALE);
   }
 
   private static void requireRecord(Path record) {
@@ -71,7 +72,7 @@ class ApiCoverageTest {
   }
 
   @Test
-  void everyJavaFormIsAPublicMethodOfItsClass() throws IOException {
+  void everyJavaFormIsPublicMethodOfItsClass() throws IOException {
     Set<String> forms =
         JavaForms.mentions(Checkout.ROOT.resolve("src/main/java")).stream()
             .filter(mention -> !mention.function().endsWith("_t"))
@@ -86,7 +87,7 @@ class ApiCoverageTest {
     int end = form.lastIndexOf('.');
     String type = form.substring(0, Math.max(0, end)).replace('.', '$');
     return Stream.of("", "nccl.", "cuda.", "rendezvous.")
-        .flatMap(room -> methods("io.nccl4j." + room + type))
+        .flatMap(prefix -> methods("io.nccl4j." + prefix + type))
         .anyMatch(method -> method.getName().equals(form.substring(end + 1)));
   }
 
@@ -99,7 +100,7 @@ class ApiCoverageTest {
   }
 
   @Test
-  void everyFunctionOfTheHeaderIsInTheIncludeListAndHasARelease() throws IOException {
+  void everyHeaderFunctionIsListedAndHasRelease() throws IOException {
     Set<String> listed = new TreeSet<>(ApiCoverage.functions("nccl"));
     assertEquals(listed, new TreeSet<>(Releases.byFunction().keySet()));
     Path header = Checkout.ROOT.resolve("target/native/nvidia/nccl/include/nccl.h");
@@ -116,7 +117,7 @@ class ApiCoverageTest {
   }
 
   @Test
-  void evidenceOfAGpuCountsAndThatOfTheStandInDoesNot(@TempDir Path folder) throws IOException {
+  void gpuEvidenceCountsAndStandInEvidenceDoesNot(@TempDir Path folder) throws IOException {
     Files.createDirectories(folder.resolve("2026-11"));
     Files.writeString(
         folder.resolve("2026-11/evidence.json"),
@@ -133,7 +134,7 @@ class ApiCoverageTest {
   }
 
   @Test
-  void theJavadocNamesTheFirstReleaseThatTheTagsSay() throws IOException {
-    assertEquals(Map.of(), ApiCoverage.releasesThatTheJavadocGetsWrong());
+  void javadocNamesFirstReleaseOfEachFunction() throws IOException {
+    assertEquals(Map.of(), ApiCoverage.wrongReleasesInJavadoc());
   }
 }

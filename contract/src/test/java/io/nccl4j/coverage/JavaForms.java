@@ -15,9 +15,9 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
 /**
- * The public methods whose Javadoc says which C function they are, in a sentence such as "C: {@code
- * ncclCommSplit}, from NCCL 2.18 on." Those of a record's components say so in its tags. It reads
- * sources as the formatter leaves them.
+ * Finds the public methods whose Javadoc names their C function in a sentence such as "C: {@code
+ * ncclCommSplit}, from NCCL 2.18 on." For a record component, the sentence is in its tag. The
+ * parser expects sources as the formatter writes them.
  */
 final class JavaForms {
   private static final Pattern MEMBER =
@@ -26,8 +26,8 @@ final class JavaForms {
           Pattern.MULTILINE | Pattern.DOTALL);
   private static final Pattern TYPE =
       Pattern.compile("^( *)[a-z -]*(?:class|interface|enum|record) (\\w+)", Pattern.MULTILINE);
-  // A sentence ends with a full stop before a blank, or with the tag that it is in; versions have
-  // stops inside.
+  // A sentence ends with a full stop before a space, or at the end of its tag; version numbers
+  // contain full stops.
   private static final Pattern SENTENCE = Pattern.compile("\\bC: (.*?)(?:\\.(?=\\s)|\\.?$)");
   private static final Pattern BEFORE_TAG = Pattern.compile(" (?=@[a-z]+ )");
   private static final Pattern COMPONENT = Pattern.compile("@param (\\w+) ");
@@ -44,7 +44,7 @@ final class JavaForms {
 
   private JavaForms() {}
 
-  /** Returns the members that are a form of each function, in alphabetical order. */
+  /** Returns the Java forms of each function, in alphabetical order. */
   static SortedMap<String, SortedSet<String>> byFunction(List<Mention> mentions) {
     SortedMap<String, SortedSet<String>> forms = new TreeMap<>();
     for (Mention mention : mentions) {
@@ -53,7 +53,7 @@ final class JavaForms {
     return forms;
   }
 
-  /** Reads the Javadoc of all public methods under a folder of sources. */
+  /** Returns the mentions in the Javadoc of all public methods in a source folder. */
   static List<Mention> mentions(Path sources) throws IOException {
     List<Mention> mentions = new ArrayList<>();
     List<Path> files;
@@ -77,7 +77,7 @@ final class JavaForms {
     return mentions;
   }
 
-  /** Returns what a comment says before its tags, then each tag. */
+  /** Returns the description of a comment, then each of its tags. */
   private static String[] parts(String comment) {
     String words = comment.replaceAll("\\n\\s*\\* ?", " ").replaceAll("\\s+", " ");
     return BEFORE_TAG.split(words.strip());
@@ -95,7 +95,7 @@ final class JavaForms {
     }
   }
 
-  /** Returns the type that a member of some indentation belongs to, without its package. */
+  /** Returns the type that encloses a member with the given indentation, without its package. */
   private static String owner(String before, int indentation) {
     NavigableMap<Integer, String> open = new TreeMap<>();
     Matcher type = TYPE.matcher(before);

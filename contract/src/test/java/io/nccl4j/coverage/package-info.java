@@ -1,2 +1,2 @@
-/** What of the two C libraries is bound, offered and tested: {@code docs/api-coverage.md}. */
+/** The coverage of the NCCL and CUDA runtime APIs, {@code docs/api-coverage.md}. */
 package io.nccl4j.coverage;
