@@ -130,7 +130,7 @@ final class DriverCheck implements Check {
       return Optional.of(
           Finding.note(
               "libcudart is CUDA " + runtime + ", the driver CUDA " + text(driver),
-              "this works, because the major versions match, except features new in " + runtime,
+              "this works, since the major versions match; features new in " + runtime + " do not",
               "nothing, or update the driver"));
     }
     return Optional.empty();

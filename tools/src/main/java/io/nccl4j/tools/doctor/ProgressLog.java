@@ -28,7 +28,7 @@ record ProgressLog(Path file) {
   /** One attempt to find the missing library. */
   static final String ATTEMPT = "attempt";
 
-  /** Java refused native access: its message. */
+  /** Java denied native access: its message. */
   static final String REFUSED = "refused";
 
   /** Another failure: its message. */

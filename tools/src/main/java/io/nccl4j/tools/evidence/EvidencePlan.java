@@ -124,9 +124,9 @@ final class EvidencePlan {
   }
 
   /** Returns whether the arguments of {@code --steps} select a step. */
-  static boolean selects(List<String> chosen, String step) {
-    return chosen.isEmpty()
-        || chosen.stream()
+  static boolean selects(List<String> selection, String step) {
+    return selection.isEmpty()
+        || selection.stream()
             .anyMatch(
                 name -> name.equals(step) || (GROUPS.contains(name) && step.startsWith(name)));
   }

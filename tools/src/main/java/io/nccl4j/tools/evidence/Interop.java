@@ -75,7 +75,7 @@ final class Interop {
     Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
   }
 
-  /** Rank r sends (r + 1) * (i mod 1000) at index i, whose sum is exact in every type used. */
+  /** Rank r contributes (r + 1) * (i mod 1000) at index i, whose sum is exact in every type used. */
   private static long differences(Sum sum, Communicator comm, Stream stream) {
     DataType type = sum.type();
     MemorySegment data = MemorySegment.ofArray(new byte[sum.count() * type.bytes()]);

@@ -171,15 +171,15 @@ class BundleTest {
   @Test
   void plotIsRejectedInOneLine() throws IOException, InterruptedException {
     String picture = folder.resolve("a.svg").toString();
-    for (FinishedProgram refused :
+    for (FinishedProgram rejected :
         List.of(
             sweep("--plot", picture),
             run(Map.of(), script("simulate"), "--plot", picture),
             run(Map.of(), script("perf-report"), "a.json", "--plot", picture),
             run(Map.of(), script("all-reduce-perf"), "--plot", picture))) {
-      assertEquals(2, refused.status(), refused.output());
-      assertEquals(1, refused.output().lines().count(), refused.output());
-      assertTrue(refused.output().contains("no module java.desktop"), refused.output());
+      assertEquals(2, rejected.status(), rejected.output());
+      assertEquals(1, rejected.output().lines().count(), rejected.output());
+      assertTrue(rejected.output().contains("no module java.desktop"), rejected.output());
     }
   }
 
