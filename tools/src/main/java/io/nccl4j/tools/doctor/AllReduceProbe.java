@@ -24,8 +24,8 @@ import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 
 /**
- * A program of its own that loads the libraries, looks for devices and runs one tiny all-reduce, of
- * one rank on the first device. It writes all it learns into a {@link ProgressLog}.
+ * A program that loads the libraries, lists the devices and runs a small all-reduce of one rank on
+ * the first device. It records its progress in a {@link ProgressLog}.
  */
 public final class AllReduceProbe {
   static final int COUNT = 1_000;
@@ -33,12 +33,12 @@ public final class AllReduceProbe {
   private final ProgressLog log;
   private final Duration timeout;
 
-  private AllReduceProbe(ProgressLog diary, Duration timeout) {
-    this.log = diary;
+  private AllReduceProbe(ProgressLog log, Duration timeout) {
+    this.log = log;
     this.timeout = timeout;
   }
 
-  /** Runs the trial: the diary's file, and the milliseconds that a wait may take. */
+  /** Runs the probe. The arguments are the log file and the timeout of a wait in milliseconds. */
   public static void main(String[] args) throws IOException {
     ProgressLog log = new ProgressLog(Path.of(args[0]));
     AllReduceProbe probe = new AllReduceProbe(log, Duration.ofMillis(Long.parseLong(args[1])));
@@ -54,7 +54,7 @@ public final class AllReduceProbe {
       log.write(ProgressLog.FAILURE, e.getMessage() == null ? e.toString() : e.getMessage());
     }
     probe.mapped();
-    // Threads of NCCL's that are stuck must not keep the process.
+    // halt() ends the process even if threads of NCCL hang.
     Runtime.getRuntime().halt(0);
   }
 
@@ -81,7 +81,7 @@ public final class AllReduceProbe {
     }
   }
 
-  /** A libnccl that is missing does not keep the devices from being looked for. */
+  /** Loads libnccl; returns false, so that devices are still listed, if it was not found. */
   private boolean load() {
     try {
       VersionReport report = VersionReport.load();
@@ -96,7 +96,7 @@ public final class AllReduceProbe {
   }
 
   private void allReduce(long start) {
-    log.write(ProgressLog.STEP, "making a communicator of one rank");
+    log.write(ProgressLog.STEP, "creating a communicator of one rank");
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(timeout).withDevice(0);
     try (Arena arena = Arena.ofConfined();
         Backend backend = Backend.nccl();
@@ -106,14 +106,14 @@ public final class AllReduceProbe {
         Buffer recv = comm.newBuffer(DataType.FLOAT32, COUNT)) {
       log.write(ProgressLog.STEP, "copying to the device");
       send.copyFromAsync(numbers(arena, 1), stream);
-      // What the receiver holds before is wrong everywhere, so that doing nothing is found out.
+      // Wrong initial values everywhere, to detect an all-reduce that does nothing.
       recv.copyFromAsync(numbers(arena, -1), stream);
-      log.write(ProgressLog.STEP, "all-reducing");
+      log.write(ProgressLog.STEP, "running the all-reduce");
       comm.allReduce(send, recv, ReduceOp.SUM, stream);
       MemorySegment sums = arena.allocate(ValueLayout.JAVA_FLOAT, COUNT);
       recv.copyTo(sums, stream);
       stream.synchronize();
-      judge(sums, start);
+      verify(sums, start);
       log.write(ProgressLog.STEP, "closing the communicator");
     }
     log.write(ProgressLog.STEP, "done");
@@ -127,7 +127,7 @@ public final class AllReduceProbe {
     return numbers;
   }
 
-  private void judge(MemorySegment sums, long start) {
+  private void verify(MemorySegment sums, long start) {
     for (int i = 0; i < COUNT; i++) {
       float sum = sums.getAtIndex(ValueLayout.JAVA_FLOAT, i);
       if (sum != i + 1f) {

@@ -1,11 +1,11 @@
 package io.nccl4j.tools.doctor;
 
 /**
- * What one piece of device code was compiled for.
+ * The target of one piece of device code.
  *
- * @param number ten times the major number of the compute capability plus the minor one: 90 for 9.0
- * @param ptx whether it is PTX, which the driver compiles for this and every later GPU, rather than
- *     machine code, which runs on the same major number from this minor one on
+ * @param number 10 times the major number of the compute capability plus the minor one: 90 for 9.0
+ * @param ptx whether it is PTX, which the driver can compile for this and every later GPU; otherwise
+ *     it is machine code, which runs on GPUs of the same major number and at least this minor number
  */
 record Architecture(int number, boolean ptx) implements Comparable<Architecture> {
   boolean runsOn(int computeCapability) {

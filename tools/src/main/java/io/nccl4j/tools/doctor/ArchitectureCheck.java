@@ -6,8 +6,8 @@ import java.util.Optional;
 import java.util.stream.Collectors;
 
 /**
- * Whether libnccl has code for every GPU, read off the architectures in its file. Variants for one
- * architecture alone (such as sm_90a) are not told apart from general ones.
+ * Checks that the libnccl file has device code for every GPU. Code for one architecture only, such as
+ * sm_90a, counts as general code of that architecture.
  */
 final class ArchitectureCheck implements Check {
   @Override
@@ -16,18 +16,18 @@ final class ArchitectureCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(MachineState evidence) {
-    List<Gpu> gpus = evidence.probe().gpus();
-    if (gpus.isEmpty() || evidence.standIn()) {
+  public List<Finding> findings(MachineState state) {
+    List<Gpu> gpus = state.probe().gpus();
+    if (gpus.isEmpty() || state.standIn()) {
       return List.of();
     }
-    Optional<LibraryFile> library = evidence.nccl().filter(file -> !file.architectures().isEmpty());
+    Optional<LibraryFile> library = state.nccl().filter(file -> !file.architectures().isEmpty());
     if (library.isEmpty()) {
       return List.of(
           Finding.unchecked(
               "whether libnccl has code for these GPUs",
-              "no device code was recognised in its file",
-              "trust the all-reduce, which has run or failed on the first GPU"));
+              "no device code was recognised in the libnccl file",
+              "go by the all-reduce, which was tried on the first GPU"));
     }
     List<Finding> findings = new ArrayList<>();
     for (Gpu gpu : gpus) {
@@ -39,27 +39,27 @@ final class ArchitectureCheck implements Check {
   private static Optional<Finding> finding(Gpu gpu, LibraryFile library) {
     String code =
         library.architectures().stream().map(Object::toString).collect(Collectors.joining(", "));
-    String what =
+    String title =
         "GPU %d (%s) has compute capability %s; libnccl has code for %s"
             .formatted(gpu.index(), gpu.name(), gpu.capability(), code);
     if (!library.runsOn(gpu.computeCapability())) {
       return Optional.of(
           Finding.error(
-              what,
-              "no kernel of this libnccl runs on it: 'no kernel image is available'",
-              "install an NCCL built for it: a newer one for a newer GPU, one for an older CUDA"
-                  + " (pip install nvidia-nccl-cu12) for an older GPU"));
+              title,
+              "no kernel of this libnccl runs on this GPU: 'no kernel image is available'",
+              "install an NCCL built for this GPU: a newer release for a newer GPU, one for an"
+                  + " older CUDA (pip install nvidia-nccl-cu12) for an older GPU"));
     }
-    boolean compiled =
+    boolean hasMachineCode =
         library.architectures().stream()
             .anyMatch(each -> !each.ptx() && each.runsOn(gpu.computeCapability()));
-    return compiled
+    return hasMachineCode
         ? Optional.empty()
         : Optional.of(
             Finding.warning(
-                what,
-                "the driver compiles its kernels for this GPU at first use, which takes long, and"
-                    + " needs a driver as new as the CUDA that NCCL was built with",
-                "install a newer NCCL, which has machine code for it"));
+                title,
+                "the driver compiles NCCL's kernels for this GPU at first use, which is slow and"
+                    + " needs a driver at least as new as the CUDA that NCCL was built with",
+                "install a newer NCCL, which has machine code for this GPU"));
   }
 }

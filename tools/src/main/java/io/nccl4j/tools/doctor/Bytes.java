@@ -2,7 +2,7 @@ package io.nccl4j.tools.doctor;
 
 import java.util.Locale;
 
-/** Numbers of bytes, for people. */
+/** Formats byte counts. */
 final class Bytes {
   static final long MIB = 1L << 20;
   static final long GIB = 1L << 30;

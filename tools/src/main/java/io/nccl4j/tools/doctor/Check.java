@@ -2,11 +2,11 @@ package io.nccl4j.tools.doctor;
 
 import java.util.List;
 
-/** Looks at one side of the evidence. A check changes nothing that lasts and never waits. */
+/** One check of the machine. A check leaves nothing changed and does not block. */
 interface Check {
-  /** Returns the check's name, for reports. */
+  /** Returns the check's name, as reports print it. */
   String name();
 
-  /** Returns what there is to say; nothing where all is well. */
-  List<Finding> findings(MachineState evidence);
+  /** Returns the problems found; empty if there are none. */
+  List<Finding> findings(MachineState state);
 }

@@ -10,7 +10,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Collectors;
 
-/** Lets every check look at the evidence, and sums up. */
+/** Runs the checks and summarises their findings. */
 final class CheckRunner {
   static final List<Check> CHECKS =
       List.of(
@@ -30,11 +30,11 @@ final class CheckRunner {
 
   private CheckRunner() {}
 
-  /** Returns what the checks say. */
-  static Report of(MachineState evidence, List<Check> checks) {
+  /** Runs checks on a machine. */
+  static Report of(MachineState state, List<Check> checks) {
     List<Report.CheckFinding> findings = new ArrayList<>();
     for (Check check : checks) {
-      for (Finding finding : findings(check, evidence)) {
+      for (Finding finding : findings(check, state)) {
         findings.add(new Report.CheckFinding(check.name(), finding));
       }
     }
@@ -42,104 +42,104 @@ final class CheckRunner {
     long errors =
         findings.stream().filter(each -> each.finding().severity() == Severity.ERROR).count();
     return new Report(
-        found(evidence),
+        found(state),
         List.copyOf(findings),
         checks.stream().map(Check::name).toList(),
-        evidence.probe().succeeded() && errors == 0,
-        verdict(evidence, errors));
+        state.probe().succeeded() && errors == 0,
+        verdict(state, errors));
   }
 
-  /** One check that fails must not hide what the others find. */
-  private static List<Finding> findings(Check check, MachineState evidence) {
+  /** Runs one check; if it throws, returns a finding that says so. */
+  private static List<Finding> findings(Check check, MachineState state) {
     try {
-      return check.findings(evidence);
+      return check.findings(state);
     } catch (RuntimeException e) {
       return List.of(
           Finding.unchecked(
-              check.name(), "the check failed: " + e, "look at what it names, or report this"));
+              check.name(), "the check failed: " + e, "fix what the message names, or report it"));
     }
   }
 
-  private static String verdict(MachineState evidence, long errors) {
-    if (evidence.probe().succeeded() && errors == 0) {
-      return evidence.standIn()
+  private static String verdict(MachineState state, long errors) {
+    if (state.probe().succeeded() && errors == 0) {
+      return state.standIn()
           ? "a collective can run, on the stand-in of nccl4j's tests, which is not NCCL"
           : "a collective can run on NCCL";
     }
-    if (evidence.probe().succeeded()) {
+    if (state.probe().succeeded()) {
       return "one rank can run, but "
           + errors
-          + (errors == 1 ? " error stands" : " errors stand")
-          + " against a collective of several";
+          + (errors == 1 ? " error prevents" : " errors prevent")
+          + " a collective of several ranks";
     }
     return "no collective can run on NCCL here; "
-        + (evidence.reference().isEmpty()
+        + (state.reference().isEmpty()
             ? "the reference backend works: Backend.reference(n)"
             : "the reference backend fails too");
   }
 
-  private static Map<String, String> found(MachineState evidence) {
-    ProbeResult probe = evidence.probe();
+  private static Map<String, String> found(MachineState state) {
+    ProbeResult probe = state.probe();
     Map<String, String> found = new LinkedHashMap<>();
-    found.put("java", evidence.machine().java().toString());
-    found.put("libnccl", nccl(evidence));
-    found.put("libcudart", library(evidence, NativeLibraryName.CUDART, probe.runtimeVersion()));
-    found.put("driver", driver(evidence));
+    found.put("java", state.machine().java().toString());
+    found.put("libnccl", nccl(state));
+    found.put("libcudart", library(state, NativeLibraryName.CUDART, probe.runtimeVersion()));
+    found.put("driver", driver(state));
     found.put("GPUs", probe.gpus().isEmpty() ? "none" : "" + probe.gpus().size());
     for (Gpu gpu : probe.gpus()) {
       found.put("GPU " + gpu.index(), gpu.name() + ", compute capability " + gpu.capability());
     }
-    evidence.launch().map(CheckRunner::launch).ifPresent(text -> found.put("launch", text));
+    state.launch().map(CheckRunner::launch).ifPresent(text -> found.put("launch", text));
     found.put("all-reduce, NCCL", probe.sums().map(CheckRunner::sums).orElse("not run"));
     found.put(
         "all-reduce, reference",
-        evidence
+        state
             .reference()
             .map(failure -> "failed: " + failure)
             .orElse(
-                "%d ranks, %d floats, all right"
+                "%d ranks, %d floats, OK"
                     .formatted(ReferenceProbe.RANKS, ReferenceProbe.COUNT)));
     return found;
   }
 
   private static String launch(LaunchEnvironment launch) {
     if (launch.launcher() == Launcher.NONE) {
-      return "without a launcher, as the only rank";
+      return "no launcher, one rank";
     }
     String local =
         launch.localRank().isPresent()
-            ? ", number " + launch.localRank().getAsInt() + " on this host"
+            ? ", local rank " + launch.localRank().getAsInt()
             : "";
     return "%s: rank %d of %d%s, id from %s"
         .formatted(launch.launcher(), launch.rank(), launch.size(), local, launch.idSource());
   }
 
   private static String sums(ProbeResult.Sums sums) {
-    return "1 rank, %d floats, all right; %d ms with loading and making the communicator"
+    return "1 rank, %d floats, OK; %d ms including loading and creating the communicator"
         .formatted(sums.count(), sums.milliseconds());
   }
 
-  private static String nccl(MachineState evidence) {
-    String text = library(evidence, NativeLibraryName.NCCL, evidence.ncclVersion());
+  private static String nccl(MachineState state) {
+    String text = library(state, NativeLibraryName.NCCL, state.ncclVersion());
     String cuda =
-        evidence
+        state
             .nccl()
             .flatMap(LibraryFile::builtForCuda)
             .map(v -> ", built for CUDA " + v)
             .orElse("");
     String code =
-        evidence.nccl().map(LibraryFile::architectures).filter(set -> !set.isEmpty()).stream()
+        state.nccl().map(LibraryFile::architectures).filter(set -> !set.isEmpty()).stream()
             .map(set -> set.stream().map(Object::toString).collect(Collectors.joining(" ")))
             .map(list -> ", code for " + list)
             .findFirst()
             .orElse("");
-    return text + cuda + code + (evidence.standIn() ? " [stand-in, not NCCL]" : "");
+    return text + cuda + code + (state.standIn() ? " [stand-in, not NCCL]" : "");
   }
 
   private static String library(
-      MachineState evidence, NativeLibraryName library, Optional<String> version) {
-    List<LibraryCopy> copies = evidence.copies(library);
-    List<String> loaded = evidence.probe().mapped().getOrDefault(library.label(), List.of());
+      MachineState state, NativeLibraryName library, Optional<String> version) {
+    List<LibraryCopy> copies = state.copies(library);
+    List<String> loaded = state.probe().mapped().getOrDefault(library.label(), List.of());
     if (copies.isEmpty() && loaded.isEmpty()) {
       return "not found";
     }
@@ -156,14 +156,14 @@ final class CheckRunner {
     return release + String.join(" and ", loaded) + source;
   }
 
-  private static String driver(MachineState evidence) {
-    Optional<String> module = DriverCheck.kernelModule(evidence.machine());
-    int driver = evidence.probe().driver().orElse(0);
+  private static String driver(MachineState state) {
+    Optional<String> module = DriverCheck.kernelModule(state.machine());
+    int driver = state.probe().driver().orElse(0);
     if (driver == 0) {
-      return module.map(version -> "kernel module " + version + " alone").orElse("none");
+      return module.map(version -> "kernel module " + version + " only").orElse("none");
     }
     return module.map(version -> version + ", ").orElse("")
-        + "runs CUDA up to "
+        + "supports CUDA up to "
         + DriverCheck.text(driver);
   }
 }

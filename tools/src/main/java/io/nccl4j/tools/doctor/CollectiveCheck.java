@@ -3,7 +3,7 @@ package io.nccl4j.tools.doctor;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The all-reduces that were really run, on NCCL and on the reference backend. */
+/** Reports failures of the two all-reduces, on NCCL and on the reference backend. */
 final class CollectiveCheck implements Check {
   @Override
   public String name() {
@@ -11,9 +11,9 @@ final class CollectiveCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(MachineState evidence) {
+  public List<Finding> findings(MachineState state) {
     List<Finding> findings = new ArrayList<>();
-    ProbeResult probe = evidence.probe();
+    ProbeResult probe = state.probe();
     boolean explained =
         probe.missing().isPresent()
             || probe
@@ -23,60 +23,61 @@ final class CollectiveCheck implements Check {
     if (!probe.succeeded()) {
       findings.add(explained ? notRun(probe) : failed(probe));
     }
-    evidence
+    state
         .reference()
         .map(
             failure ->
                 Finding.error(
                     "the all-reduce on the reference backend failed: " + failure,
-                    "it needs nothing but Java: this is a bug of nccl4j's, or of the machine",
+                    "it needs only Java: this is a bug in nccl4j or a fault of the machine",
                     "report it with this output"))
         .ifPresent(findings::add);
     return findings;
   }
 
-  private static Finding notRun(ProbeResult trial) {
+  private static Finding notRun(ProbeResult probe) {
     String reason =
-        trial
+        probe
             .missing()
             .map(missing -> "lib" + missing.library() + " could not be loaded")
-            .or(() -> trial.cudaFailure().map(ProbeResult.CudaFailure::message))
+            .or(() -> probe.cudaFailure().map(ProbeResult.CudaFailure::message))
             .orElseThrow();
     return Finding.unchecked(
-        "the all-reduce on NCCL, which was not run",
-        "it stopped while " + trial.lastStep() + ": " + reason,
-        "fix the errors above, and run this again");
+        "the all-reduce on NCCL (not run)",
+        "it stopped while " + probe.lastStep() + ": " + reason,
+        "fix the errors above, then run scripts/doctor again");
   }
 
-  private static Finding failed(ProbeResult trial) {
-    String at = trial.lastStep().isEmpty() ? "before it began" : "while " + trial.lastStep();
-    return switch (trial.end().kind()) {
+  private static Finding failed(ProbeResult probe) {
+    String at =
+        probe.lastStep().isEmpty() ? "before its first step" : "while " + probe.lastStep();
+    return switch (probe.end().kind()) {
       case TIMED_OUT ->
           Finding.error(
-                  "the all-reduce on NCCL " + trial.end().text() + "; it was stuck " + at,
-                  "a driver or a library that hangs here hangs in every program",
-                  "look at nvidia-smi, which hangs too if it is the driver; else NCCL_DEBUG=INFO"
-                      + " shows the last step; --timeout gives it longer")
-              .with(trial.output());
+                  "the all-reduce on NCCL " + probe.end().text() + "; it hung " + at,
+                  "a driver or library that hangs here hangs in every program",
+                  "run nvidia-smi: if it hangs too, the driver is at fault; otherwise"
+                      + " NCCL_DEBUG=INFO shows the last step; --timeout allows more time")
+              .with(probe.output());
       case CRASHED ->
           Finding.error(
-                  "the process of the all-reduce " + trial.end().text() + " " + at,
-                  "native code crashed, and takes every program with it",
-                  "look at the output: a library that does not fit the driver, or one of two copies")
-              .with(trial.output());
+                  "the all-reduce process " + probe.end().text() + " " + at,
+                  "native code crashed, and would crash every program that calls it",
+                  "read the output: a library may not match the driver, or two copies are loaded")
+              .with(probe.output());
       case ENDED ->
           Finding.error(
-                  "the all-reduce on NCCL failed " + at + ": " + reason(trial),
-                  "it is the smallest that there is: one rank, " + AllReduceProbe.COUNT + " floats",
-                  "the other findings may say why; NCCL's own words are with NCCL_DEBUG=INFO")
-              .with(trial.output());
+                  "the all-reduce on NCCL failed " + at + ": " + reason(probe),
+                  "it is the smallest possible: one rank, " + AllReduceProbe.COUNT + " floats",
+                  "the other findings may explain it; NCCL_DEBUG=INFO shows NCCL's messages")
+              .with(probe.output());
     };
   }
 
-  private static String reason(ProbeResult trial) {
-    return trial
+  private static String reason(ProbeResult probe) {
+    return probe
         .failure()
-        .or(() -> trial.cudaFailure().map(ProbeResult.CudaFailure::message))
+        .or(() -> probe.cudaFailure().map(ProbeResult.CudaFailure::message))
         .orElse("no reason was given");
   }
 }

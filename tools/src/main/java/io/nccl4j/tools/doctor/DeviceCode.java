@@ -7,9 +7,9 @@ import java.util.Set;
 import java.util.TreeSet;
 
 /**
- * The device code in a library. Its container, the fat binary, is not documented by NVIDIA; the
- * fields that are read here are those that its own tools have written since CUDA 8, and agree with
- * what NCCL's makefile asks for. Where the container looks different, nothing is found.
+ * Reads the architectures of the device code in a library. NVIDIA does not document the container,
+ * the fat binary. The fields read here are those that NVIDIA's tools have written since CUDA 8, and
+ * their values agree with NCCL's makefile. If the container looks different, nothing is found.
  */
 final class DeviceCode {
   private static final int MAGIC = 0xBA55ED50;
@@ -28,7 +28,7 @@ final class DeviceCode {
 
   private DeviceCode() {}
 
-  /** Returns what a section of fat binaries has code for. */
+  /** Returns the architectures of the code in a section of fat binaries. */
   static Set<Architecture> architectures(MemorySegment section) {
     Set<Architecture> found = new TreeSet<>();
     long at = 0;

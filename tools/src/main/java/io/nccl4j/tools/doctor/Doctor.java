@@ -11,7 +11,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 
-/** The command: from a command line to an exit status. */
+/** The {@code doctor} command. */
 public final class Doctor {
   /** A collective can run. */
   static final int OK = 0;
@@ -19,43 +19,43 @@ public final class Doctor {
   /** No collective can run on NCCL. */
   static final int UNUSABLE = 1;
 
-  // What is done beside the two all-reduces: files are read, python3 is asked.
+  // Time for everything but the two all-reduces: reading files, running python3.
   private static final int OTHER_SECONDS = 30;
 
   private final PrintStream out;
   private final PrintStream err;
 
   /**
-   * Makes a command.
+   * Creates the command.
    *
-   * @param out where the report goes
-   * @param err where messages go
+   * @param out receives the report
+   * @param err receives messages
    */
   Doctor(PrintStream out, PrintStream err) {
     this.out = out;
     this.err = err;
   }
 
-  /** Runs the command and ends the process with its status. */
+  /** Runs the command and exits with its status. */
   public static void main(String[] args) {
     PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
     int status = new Doctor(out, System.err).run(args);
     out.flush();
-    // Ends at once what a stuck file system or a stuck rank has left behind.
+    // halt() ends the process even if a thread hangs in a file system or a rank.
     Runtime.getRuntime().halt(status);
   }
 
   /** Runs the command and returns its exit status. */
   int run(String... args) {
     Flags flags = new Flags();
-    return Commands.of(flags, () -> examined(flags), out, err).execute(args);
+    return Commands.of(flags, () -> examineReportingErrors(flags), out, err).execute(args);
   }
 
-  private int examined(Flags flags) throws IOException {
+  private int examineReportingErrors(Flags flags) throws IOException {
     try {
       return examine(flags);
     } catch (IOException e) {
-      // Its message alone may be no more than a file's name.
+      // The message of a file system exception may be only a file name.
       throw new IOException(e.toString(), e);
     } catch (UncheckedIOException e) {
       throw new IOException(e.getCause().toString(), e);
@@ -81,7 +81,7 @@ public final class Doctor {
     }
   }
 
-  /** Even the reading of a file can hang, where a network file system does. */
+  /** Ends the process after a time limit: even reading a file can hang on a network file system. */
   private Thread watchdog(Duration limit) {
     return Thread.ofPlatform()
         .daemon()
@@ -137,10 +137,10 @@ public final class Doctor {
     }
   }
 
-  /** Reads the library that is loaded, or would be. */
-  private static Optional<LibraryFile> ncclFile(ProbeResult trial, List<LibraryCopy> copies)
+  /** Reads the libnccl file that the probe loaded, or would have loaded. */
+  private static Optional<LibraryFile> ncclFile(ProbeResult probe, List<LibraryCopy> copies)
       throws IOException {
-    String loaded = trial.versions().get(ProbeResult.NCCL_LIBRARY);
+    String loaded = probe.versions().get(ProbeResult.NCCL_LIBRARY);
     Optional<Path> file =
         loaded != null
             ? Optional.of(Path.of(loaded))

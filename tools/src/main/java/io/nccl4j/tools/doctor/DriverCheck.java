@@ -6,14 +6,14 @@ import java.util.Optional;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** The driver: whether there is one, and whether it is new enough for the libraries. */
+/** Checks that there is a driver and that it is new enough for the libraries. */
 final class DriverCheck implements Check {
   private static final String CUDA_COMPATIBILITY =
       "CUDA 13 needs driver 580 or later, CUDA 12 needs 525 or later";
   private static final String INSUFFICIENT = "cudaErrorInsufficientDriver";
   private static final Pattern MODULE_VERSION = Pattern.compile("\\b([0-9]{3}\\.[0-9.]+)\\b");
   private static final String NVIDIA = "0x10de";
-  // Display controllers, of which 3D controllers are a kind.
+  // PCI class of display controllers, which includes 3D controllers.
   private static final String DISPLAY_CLASS = "0x03";
 
   @Override
@@ -22,26 +22,26 @@ final class DriverCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(MachineState evidence) {
-    ProbeResult probe = evidence.probe();
+  public List<Finding> findings(MachineState state) {
+    ProbeResult probe = state.probe();
     if (probe.driver().isEmpty()) {
       return List.of(
           Finding.unchecked(
-              "the driver's version",
+              "the driver version",
               "it is read through libcudart, which was not loaded",
-              "fix the other errors, and run this again"));
+              "fix the other errors, then run scripts/doctor again"));
     }
     int driver = probe.driver().getAsInt();
     List<Finding> findings = new ArrayList<>();
     if (driver == 0) {
-      findings.add(noDriver(evidence.machine()));
+      findings.add(noDriver(state.machine()));
     } else {
-      tooOldForNccl(evidence, driver).ifPresent(findings::add);
+      tooOldForNccl(state, driver).ifPresent(findings::add);
       Optional<Finding> runtime = runtime(probe, driver);
       runtime.ifPresent(findings::add);
       probe
           .cudaFailure()
-          // That is what a runtime which is too new answers, and then it has been said.
+          // A runtime that is too new fails with this error, and has been reported above.
           .filter(failure -> runtime.isEmpty() || !failure.error().equals(INSUFFICIENT))
           .flatMap(failure -> noDevice(failure, driver))
           .ifPresent(findings::add);
@@ -49,7 +49,7 @@ final class DriverCheck implements Check {
     return findings;
   }
 
-  /** Returns the version of the kernel's part of the driver, such as 580.65.06. */
+  /** Returns the version of the kernel module, such as 580.65.06. */
   static Optional<String> kernelModule(Machine machine) {
     return machine
         .text("/proc/driver/nvidia/version")
@@ -63,22 +63,22 @@ final class DriverCheck implements Check {
     String meaning = "NCCL needs libcuda.so.1 and a GPU; only the reference backend can run here";
     if (module.isPresent() || machine.has("/dev/nvidiactl")) {
       return Finding.error(
-          "the kernel has NVIDIA's driver"
+          "the NVIDIA kernel module"
               + module.map(version -> " " + version).orElse("")
-              + ", but libcuda.so.1 is not found or does not fit it",
+              + " is loaded, but libcuda.so.1 is missing or does not match it",
           meaning,
-          "in a container, start it with --gpus all (NVIDIA Container Toolkit); else reinstall the"
-              + " driver so that kernel module and libcuda.so.1 have one version");
+          "in a container, start it with --gpus all (NVIDIA Container Toolkit); otherwise reinstall"
+              + " the driver so that kernel module and libcuda.so.1 have the same version");
     }
-    List<String> gpus = gpusOnTheBus(machine);
+    List<String> gpus = gpusOnPciBus(machine);
     if (!gpus.isEmpty()) {
       return Finding.error(
-          "no driver; on the PCI bus "
-              + (gpus.size() == 1 ? "is an NVIDIA GPU" : "are " + gpus.size() + " NVIDIA GPUs")
-              + " at "
+          "no driver, but "
+              + (gpus.size() == 1 ? "an NVIDIA GPU" : gpus.size() + " NVIDIA GPUs")
+              + " on the PCI bus at "
               + String.join(", ", gpus),
           meaning,
-          "install NVIDIA's driver (" + CUDA_COMPATIBILITY + ")");
+          "install the NVIDIA driver (" + CUDA_COMPATIBILITY + ")");
     }
     return Finding.error(
         "no driver, and no NVIDIA GPU on the PCI bus",
@@ -86,7 +86,7 @@ final class DriverCheck implements Check {
         "run on a machine with an NVIDIA GPU, or use Backend.reference(n), which needs none");
   }
 
-  private static List<String> gpusOnTheBus(Machine machine) {
+  private static List<String> gpusOnPciBus(Machine machine) {
     String bus = "/sys/bus/pci/devices";
     return machine.names(bus).stream()
         .filter(
@@ -100,43 +100,46 @@ final class DriverCheck implements Check {
     return machine.text(file).filter(text -> text.startsWith(prefix)).isPresent();
   }
 
-  /** NCCL has a CUDA runtime of its own, whose major version the driver must have too. */
-  private static Optional<Finding> tooOldForNccl(MachineState evidence, int driver) {
-    return evidence
+  /** NCCL links its own CUDA runtime; the driver must support at least its major version. */
+  private static Optional<Finding> tooOldForNccl(MachineState state, int driver) {
+    return state
         .nccl()
         .flatMap(LibraryFile::builtForCuda)
         .filter(cuda -> major(cuda) > driver / 1000)
         .map(
             cuda ->
                 Finding.error(
-                    "libnccl is built for CUDA " + cuda + ", the driver runs CUDA " + text(driver),
-                    "every initialisation fails with 'CUDA driver version is insufficient'",
+                    "libnccl was built for CUDA "
+                        + cuda
+                        + "; the driver supports only CUDA "
+                        + text(driver),
+                    "creating a communicator fails with 'CUDA driver version is insufficient'",
                     "update the driver ("
                         + CUDA_COMPATIBILITY
-                        + "), or install NCCL for the driver's CUDA (pip install nvidia-nccl-cu"
+                        + "), or install an NCCL built for it (pip install nvidia-nccl-cu"
                         + driver / 1000
                         + ")"));
   }
 
-  private static Optional<Finding> runtime(ProbeResult trial, int driver) {
-    String runtime = trial.runtimeVersion().orElse(text(driver));
+  private static Optional<Finding> runtime(ProbeResult probe, int driver) {
+    String runtime = probe.runtimeVersion().orElse(text(driver));
     if (major(runtime) > driver / 1000) {
-      return Optional.of(tooOld("libcudart is of CUDA " + runtime, driver));
+      return Optional.of(tooOld("libcudart is CUDA " + runtime, driver));
     }
     if (major(runtime) == driver / 1000 && minor(runtime) > driver % 1000 / 10) {
       return Optional.of(
           Finding.note(
-              "libcudart is of CUDA " + runtime + ", the driver of CUDA " + text(driver),
-              "it works: they have one major version; what the newer minor version added does not",
+              "libcudart is CUDA " + runtime + ", the driver CUDA " + text(driver),
+              "this works, since the major versions match; features new in " + runtime + " do not",
               "nothing, or update the driver"));
     }
     return Optional.empty();
   }
 
-  private static Finding tooOld(String what, int driver) {
+  private static Finding tooOld(String title, int driver) {
     return Finding.error(
-        what + ", the driver runs CUDA " + text(driver),
-        "the driver is older than the runtime, which finds no device with it",
+        title + "; the driver supports only CUDA " + text(driver),
+        "the CUDA runtime finds no GPU with an older driver",
         "update the driver ("
             + CUDA_COMPATIBILITY
             + "), or install libcudart "
@@ -150,27 +153,27 @@ final class DriverCheck implements Check {
     }
     return Optional.of(
         switch (failure.error()) {
-          case INSUFFICIENT -> tooOld("libcudart is newer", driver);
+          case INSUFFICIENT -> tooOld("libcudart is too new", driver);
           case "cudaErrorNoDevice" ->
               Finding.error(
-                  "the driver is there, but shows no GPU",
-                  "NCCL has nothing to run on",
-                  "look at nvidia-smi, CUDA_VISIBLE_DEVICES, and in a container at --gpus");
+                  "the driver is installed, but reports no GPU",
+                  "NCCL has no GPU to run on",
+                  "check nvidia-smi, CUDA_VISIBLE_DEVICES and, in a container, --gpus");
           case "cudaErrorSystemNotReady" ->
               Finding.error(
                   "the GPUs are not ready: " + failure.message(),
-                  "on machines with NVSwitch, GPUs wait for the fabric manager",
-                  "start it: systemctl start nvidia-fabricmanager, of exactly the driver's version");
+                  "on machines with NVSwitch, GPUs are unusable until the fabric manager runs",
+                  "start it: systemctl start nvidia-fabricmanager (same version as the driver)");
           case "cudaErrorSystemDriverMismatch", "cudaErrorCompatNotSupportedOnDevice" ->
               Finding.error(
-                  "libcuda.so.1 does not fit the kernel's driver: " + failure.message(),
-                  "no GPU can be used until they do",
+                  "libcuda.so.1 does not match the kernel module: " + failure.message(),
+                  "no GPU can be used until their versions match",
                   "reboot after a driver update; in a container, remove the cuda-compat package");
           default ->
               Finding.error(
                   "the GPUs cannot be used: " + failure.message(),
-                  "NCCL has nothing to run on",
-                  "look at nvidia-smi and at the kernel's log (dmesg, lines with NVRM and Xid)");
+                  "NCCL has no GPU to run on",
+                  "check nvidia-smi and the kernel log (dmesg, lines with NVRM or Xid)");
         });
   }
 
@@ -182,7 +185,7 @@ final class DriverCheck implements Check {
     return Integer.parseInt(version.substring(version.indexOf('.') + 1));
   }
 
-  /** Returns a version code such as 13000 as people write it. */
+  /** Formats a version code: 13000 as 13.0. */
   static String text(int code) {
     return code / 1000 + "." + code % 1000 / 10;
   }

@@ -3,37 +3,37 @@ package io.nccl4j.tools.doctor;
 import java.util.List;
 
 /**
- * One thing that a check has found.
+ * One problem that a check found.
  *
- * @param severity how much it matters
- * @param what one line that says what was found, with names and values
- * @param meaning one line that says what it does to a collective
- * @param remedy one line that says what to do
- * @param details what else belongs to it, line by line, such as everything that was tried
+ * @param severity its severity
+ * @param title what was found, in one line with names and values
+ * @param meaning its effect on a collective, in one line
+ * @param remedy what to do about it, in one line
+ * @param details further lines, such as every path that was tried
  */
 record Finding(
-    Severity severity, String what, String meaning, String remedy, List<String> details) {
+    Severity severity, String title, String meaning, String remedy, List<String> details) {
   Finding {
     details = List.copyOf(details);
   }
 
-  static Finding error(String what, String meaning, String remedy) {
-    return new Finding(Severity.ERROR, what, meaning, remedy, List.of());
+  static Finding error(String title, String meaning, String remedy) {
+    return new Finding(Severity.ERROR, title, meaning, remedy, List.of());
   }
 
-  static Finding warning(String what, String meaning, String remedy) {
-    return new Finding(Severity.WARNING, what, meaning, remedy, List.of());
+  static Finding warning(String title, String meaning, String remedy) {
+    return new Finding(Severity.WARNING, title, meaning, remedy, List.of());
   }
 
-  static Finding note(String what, String meaning, String remedy) {
-    return new Finding(Severity.NOTE, what, meaning, remedy, List.of());
+  static Finding note(String title, String meaning, String remedy) {
+    return new Finding(Severity.NOTE, title, meaning, remedy, List.of());
   }
 
-  static Finding unchecked(String what, String meaning, String remedy) {
-    return new Finding(Severity.UNCHECKED, what, meaning, remedy, List.of());
+  static Finding unchecked(String title, String meaning, String remedy) {
+    return new Finding(Severity.UNCHECKED, title, meaning, remedy, List.of());
   }
 
   Finding with(List<String> lines) {
-    return new Finding(severity, what, meaning, remedy, lines);
+    return new Finding(severity, title, meaning, remedy, lines);
   }
 }

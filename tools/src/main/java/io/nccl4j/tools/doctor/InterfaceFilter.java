@@ -4,20 +4,20 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * A choice of network interfaces or InfiniBand devices as NCCL writes it: names separated by
- * commas, each the beginning of a name and perhaps followed by a port ({@code mlx5_0:1}); after
- * {@code =} whole names; after {@code ^} all but these.
+ * A filter for network interfaces or InfiniBand devices, in NCCL's syntax: name prefixes separated by
+ * commas, each optionally followed by a port ({@code mlx5_0:1}). A leading {@code =} makes the names
+ * exact; a leading {@code ^} excludes them.
  *
- * @param except whether it names what is not to be used
- * @param exact whether it has whole names
+ * @param exclude whether the names are excluded
+ * @param exact whether the names are exact, not prefixes
  * @param entries the names
  */
-record InterfaceFilter(boolean except, boolean exact, List<Entry> entries) {
+record InterfaceFilter(boolean exclude, boolean exact, List<Entry> entries) {
   /**
    * One name.
    *
-   * @param name the name, or how it begins
-   * @param port the port, or -1 for all
+   * @param name the name or prefix
+   * @param port the port, or -1 for all ports
    */
   record Entry(String name, int port) {
     @Override
@@ -27,12 +27,12 @@ record InterfaceFilter(boolean except, boolean exact, List<Entry> entries) {
   }
 
   static InterfaceFilter parse(String text) {
-    boolean except = text.startsWith("^");
-    String rest = except ? text.substring(1) : text;
+    boolean exclude = text.startsWith("^");
+    String rest = exclude ? text.substring(1) : text;
     boolean exact = rest.startsWith("=");
     String list = exact ? rest.substring(1) : rest;
     return new InterfaceFilter(
-        except,
+        exclude,
         exact,
         Arrays.stream(list.split(",", -1))
             .filter(entry -> !entry.isEmpty() && !entry.startsWith(":"))
@@ -46,16 +46,16 @@ record InterfaceFilter(boolean except, boolean exact, List<Entry> entries) {
     return new Entry(parts[0], port ? Integer.parseInt(parts[1]) : -1);
   }
 
-  /** Returns whether one entry matches a name and a port; port -1 stands for any. */
+  /** Returns whether an entry matches a name and a port; -1 matches any port. */
   boolean matches(Entry entry, String name, int port) {
     boolean named = exact ? name.equals(entry.name()) : name.startsWith(entry.name());
     return named && (port < 0 || entry.port() < 0 || port == entry.port());
   }
 
-  /** Returns whether NCCL would take a name and a port. */
-  boolean takes(String name, int port) {
+  /** Returns whether NCCL would use a name and a port. */
+  boolean selects(String name, int port) {
     boolean listed =
         entries.isEmpty() || entries.stream().anyMatch(entry -> matches(entry, name, port));
-    return listed != except;
+    return listed != exclude;
   }
 }

@@ -5,7 +5,7 @@ import static io.nccl4j.tools.cli.JsonTree.object;
 import io.nccl4j.tools.cli.JsonTree;
 import java.util.Locale;
 
-/** A report as one JSON document. The environment, which may hold secrets, is not in it. */
+/** Formats a report as JSON. It excludes the environment, which may contain secrets. */
 final class JsonReport {
   private static final int VERSION = 1;
 
@@ -27,7 +27,7 @@ final class JsonReport {
     return object(
         "severity", each.finding().severity().name().toLowerCase(Locale.ROOT),
         "check", each.check(),
-        "finding", each.finding().what(),
+        "finding", each.finding().title(),
         "meaning", each.finding().meaning(),
         "remedy", each.finding().remedy(),
         "details", each.finding().details());

@@ -11,10 +11,10 @@ import java.util.Map;
 import java.util.Optional;
 
 /**
- * One copy of a library on this machine, where nccl4j or another program would find it.
+ * One copy of a library that nccl4j or another program would find on this machine.
  *
- * @param source what leads to it, such as {@code LD_LIBRARY_PATH}
- * @param path the file itself, symbolic links resolved
+ * @param source how it is found, such as {@code LD_LIBRARY_PATH}
+ * @param path the file, with symbolic links resolved
  */
 record LibraryCopy(String source, Path path) {
   private static final List<String> SYSTEM_FOLDERS =
@@ -29,14 +29,14 @@ record LibraryCopy(String source, Path path) {
           "/usr/lib");
 
   /**
-   * Returns the copies of a library, each once, in the order in which nccl4j tries them.
+   * Returns the distinct copies of a library, in nccl4j's search order.
    *
-   * @param sitePackages where the active python3 keeps its packages
+   * @param sitePackages the package directories of the active python3
    */
   static List<LibraryCopy> of(NativeLibraryName library, Machine machine, List<Path> sitePackages) {
     Map<Path, LibraryCopy> copies = new LinkedHashMap<>();
     named(library, machine).ifPresent(copy -> copies.putIfAbsent(copy.path(), copy));
-    for (CopySource source : places(library, machine, sitePackages)) {
+    for (CopySource source : searchPath(library, machine, sitePackages)) {
       for (String name : library.files()) {
         real(source.folder().resolve(name))
             .ifPresent(file -> copies.putIfAbsent(file, new LibraryCopy(source.source(), file)));
@@ -65,14 +65,14 @@ record LibraryCopy(String source, Path path) {
         .map(file -> new LibraryCopy(source, file));
   }
 
-  private static List<CopySource> places(
+  private static List<CopySource> searchPath(
       NativeLibraryName library, Machine machine, List<Path> sitePackages) {
     List<CopySource> sources = new ArrayList<>();
     machine
         .variable("LD_LIBRARY_PATH")
         .ifPresent(value -> folders(value, "LD_LIBRARY_PATH", machine, sources));
     configured(machine)
-        .forEach(f -> sources.add(new CopySource("the system's loader", machine.path(f))));
+        .forEach(f -> sources.add(new CopySource("the system loader", machine.path(f))));
     for (Path packages : sitePackages) {
       library
           .wheelFolders()
@@ -92,15 +92,15 @@ record LibraryCopy(String source, Path path) {
   }
 
   private static void folders(
-      String value, String source, Machine machine, List<CopySource> places) {
+      String value, String source, Machine machine, List<CopySource> searchPath) {
     for (String folder : value.split("[:;]", -1)) {
       if (!folder.isBlank()) {
-        places.add(new CopySource(source, machine.path(folder)));
+        searchPath.add(new CopySource(source, machine.path(folder)));
       }
     }
   }
 
-  /** Returns the folders that ld.so's configuration and its defaults name. */
+  /** Returns the directories in ld.so's configuration, then its default directories. */
   private static List<String> configured(Machine machine) {
     List<String> folders = new ArrayList<>();
     List<String> files = new ArrayList<>(List.of("/etc/ld.so.conf"));

@@ -18,14 +18,14 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * What a library's file says of itself, read without loading it.
+ * The contents of a libnccl file, read without loading it.
  *
- * @param version the release that NCCL prints, such as 2.30.7; empty if it has no such text
- * @param builtForCuda the CUDA that NCCL was built with, such as 13.3; empty if it does not say
- * @param standIn whether it is the stand-in of nccl4j's own tests
- * @param variables the names of the form {@code NCCL_...} that its code holds, those that it reads
- *     from the environment among them
- * @param architectures what it has device code for; empty if that could not be told
+ * @param version the release in its version string, such as 2.30.7; empty if it has none
+ * @param builtForCuda the CUDA version in that string, such as 13.3; empty if it has none
+ * @param standIn whether it is the stand-in of nccl4j's tests
+ * @param variables the strings of the form {@code NCCL_...} in it, which include the environment
+ *     variables that it reads
+ * @param architectures the targets of its device code; empty if none was recognised
  */
 record LibraryFile(
     Optional<String> version,
@@ -37,7 +37,7 @@ record LibraryFile(
   private static final byte ELF_64 = 2;
   private static final long ELF_HEADER_BYTES = 64;
   private static final String STAND_IN = "nccl4j stand-in";
-  // Linkers keep a text that another one ends with only once, so a name may follow anything.
+  // A linker merges a string with a longer one that ends in it, so any text may precede a name.
   private static final Pattern VARIABLE = Pattern.compile("NCCL_[A-Z0-9_]+(?=\0)");
   private static final Pattern VERSION =
       Pattern.compile("NCCL version ([0-9]+\\.[0-9]+\\.[0-9]+)[^+\0]*\\+cuda([0-9]+\\.[0-9]+)");
@@ -52,7 +52,7 @@ record LibraryFile(
   /**
    * Reads a shared library.
    *
-   * @throws IOException if it cannot be read, or is no 64-bit ELF file
+   * @throws IOException if it cannot be read or is not a 64-bit ELF file
    */
   static LibraryFile read(Path file) throws IOException {
     try (FileChannel channel = FileChannel.open(file);
@@ -94,14 +94,14 @@ record LibraryFile(
     if (elf.byteSize() < ELF_HEADER_BYTES
         || elf.get(INT, 0) != ELF_MAGIC
         || elf.get(ValueLayout.JAVA_BYTE, 4) != ELF_64) {
-      throw new IOException(file + " is no 64-bit ELF file");
+      throw new IOException(file + " is not a 64-bit ELF file");
     }
     try {
       return sections(elf);
     } catch (IndexOutOfBoundsException e) {
-      EOFException cut = new EOFException(file + " ends before what its headers name");
-      cut.initCause(e);
-      throw cut;
+      EOFException truncated = new EOFException(file + " is truncated");
+      truncated.initCause(e);
+      throw truncated;
     }
   }
 
@@ -125,7 +125,7 @@ record LibraryFile(
     return sections;
   }
 
-  /** Returns whether the device code that was found includes some that a GPU can run. */
+  /** Returns whether any of the device code runs on a GPU of a compute capability. */
   boolean runsOn(int computeCapability) {
     return architectures.stream().anyMatch(each -> each.runsOn(computeCapability));
   }

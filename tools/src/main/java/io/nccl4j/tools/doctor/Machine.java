@@ -14,14 +14,14 @@ import java.util.Optional;
 import java.util.TreeMap;
 
 /**
- * The machine that is looked at.
+ * The machine to check.
  *
- * @param root what stands for {@code /}
- * @param environment the variables that a program started here would see
+ * @param root the directory used as {@code /}
+ * @param environment the environment variables
  * @param properties the system properties that name libraries
  * @param ports the network interfaces
- * @param java the Java that runs here
- * @param nativeAccess whether Java lets nccl4j call native code without a warning
+ * @param java the Java release of this process
+ * @param nativeAccess whether nccl4j may call native code without a warning
  */
 record Machine(
     Path root,
@@ -31,7 +31,7 @@ record Machine(
     Runtime.Version java,
     boolean nativeAccess) {
 
-  /** Returns the machine that this process runs on. */
+  /** Returns the machine of this process. */
   static Machine current() throws IOException {
     return new Machine(
         Path.of("/"),
@@ -53,7 +53,7 @@ record Machine(
     return properties;
   }
 
-  /** Returns where an absolute path lies. */
+  /** Resolves an absolute path against the root. */
   Path path(String absolute) {
     return root.resolve(absolute.replaceFirst("^/+", ""));
   }
@@ -62,7 +62,7 @@ record Machine(
     return Files.exists(path(absolute));
   }
 
-  /** Returns a file's text, or nothing if there is no such file. */
+  /** Returns a file's text; empty if there is no such file. */
   Optional<String> text(String absolute) {
     try {
       return Optional.of(Files.readString(path(absolute)));
@@ -73,7 +73,7 @@ record Machine(
     }
   }
 
-  /** Returns the names in a folder, sorted; none if there is no such folder. */
+  /** Returns the sorted names in a directory; empty if there is no such directory. */
   List<String> names(String absolute) {
     List<String> names = new ArrayList<>();
     try (DirectoryStream<Path> entries = Files.newDirectoryStream(path(absolute))) {
@@ -86,13 +86,13 @@ record Machine(
     return names.stream().sorted().toList();
   }
 
-  /** Returns a variable's value, or nothing if it is not set or blank. */
+  /** Returns a variable's value; empty if it is unset or blank. */
   Optional<String> variable(String name) {
     return Optional.ofNullable(environment.get(name)).filter(value -> !value.isBlank());
   }
 
-  /** Returns how many NVIDIA GPUs the kernel's driver shows, whatever this process may see. */
-  int gpusOfTheDriver() {
+  /** Returns the number of NVIDIA GPUs that the kernel module lists, visible to CUDA or not. */
+  int driverGpuCount() {
     return names("/proc/driver/nvidia/gpus").size();
   }
 }

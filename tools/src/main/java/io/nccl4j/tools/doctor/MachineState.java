@@ -5,20 +5,18 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * What the checks look at.
+ * The input of the checks.
  *
  * @param machine the machine
- * @param trial what became of the all-reduce on NCCL
- * @param ncclCopies the copies of libnccl that can be found, the one that nccl4j tries first at the
- *     front
- * @param cudartCopies those of libcudart
- * @param nccl what the file of the libnccl that is used says of itself; empty if there is none or
- *     it cannot be read
+ * @param probe the result of the all-reduce on NCCL
+ * @param ncclCopies the copies of libnccl on this machine, in nccl4j's search order
+ * @param cudartCopies the copies of libcudart, in the same order
+ * @param nccl the contents of the libnccl file in use; empty if there is none or it cannot be read
  * @param ncclProblem why that file cannot be read
- * @param launch how this process was started; empty if the launcher's variables contradict each
+ * @param launch how this process was launched; empty if the launcher's variables contradict each
  *     other
- * @param launchProblem that contradiction
- * @param reference why the all-reduce on the reference backend failed; empty if it was right
+ * @param launchProblem the contradiction
+ * @param reference why the all-reduce on the reference backend failed; empty if it was correct
  */
 record MachineState(
     Machine machine,
@@ -31,17 +29,17 @@ record MachineState(
     Optional<String> launchProblem,
     Optional<String> reference) {
 
-  /** Returns the copies of a library that can be found. */
+  /** Returns the copies of a library on this machine. */
   List<LibraryCopy> copies(NativeLibraryName library) {
     return library == NativeLibraryName.NCCL ? ncclCopies : cudartCopies;
   }
 
-  /** Returns the release of the libnccl that is used, such as 2.30.7. */
+  /** Returns the release of the libnccl in use, such as 2.30.7. */
   Optional<String> ncclVersion() {
     return probe.ncclVersion().or(() -> nccl.flatMap(LibraryFile::version));
   }
 
-  /** Returns whether the libnccl that is used is the stand-in of nccl4j's tests. */
+  /** Returns whether the libnccl in use is the stand-in of nccl4j's tests. */
   boolean standIn() {
     return nccl.map(LibraryFile::standIn).orElse(false);
   }

@@ -4,17 +4,17 @@ import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
 
-/** The memory of the container: whether its limit leaves room. */
+/** Checks that the memory limit of the container leaves enough memory. */
 final class MemoryCheck implements Check {
-  private static final long WANTED = Bytes.GIB;
+  private static final long MIN_FREE = Bytes.GIB;
   private static final String CGROUPS = "/sys/fs/cgroup";
 
   /**
-   * One limit.
+   * The memory limit of one control group.
    *
    * @param bytes the limit
-   * @param used what counts against it now and cannot be given back at once
-   * @param file where it stands
+   * @param used the bytes that count against it, without page cache that can be reclaimed at once
+   * @param file the file that holds the limit
    */
   private record Limit(long bytes, long used, String file) {
     long free() {
@@ -28,9 +28,9 @@ final class MemoryCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(MachineState evidence) {
-    return tightest(evidence.machine())
-        .filter(limit -> limit.free() < WANTED)
+  public List<Finding> findings(MachineState state) {
+    return tightest(state.machine())
+        .filter(limit -> limit.free() < MIN_FREE)
         .map(
             limit ->
                 List.of(
@@ -38,10 +38,10 @@ final class MemoryCheck implements Check {
                         "%s is left of the %s that the container may use (%s)"
                             .formatted(
                                 Bytes.text(limit.free()), Bytes.text(limit.bytes()), limit.file()),
-                        "CUDA, NCCL's pinned buffers and /dev/shm count against it; beyond it the"
-                            + " kernel kills the process without a word",
-                        "raise it: --memory of the container, resources.limits.memory of the pod,"
-                            + " --mem of Slurm")))
+                        "CUDA, NCCL's pinned buffers and /dev/shm count against it; the kernel"
+                            + " kills a process that exceeds it, without a message",
+                        "raise it: --memory for a container, resources.limits.memory for a pod,"
+                            + " --mem for Slurm")))
         .orElse(List.of());
   }
 
@@ -51,18 +51,23 @@ final class MemoryCheck implements Check {
     for (String line : groups.lines().toList()) {
       String[] parts = line.split(":", 3);
       if (parts.length == 3 && parts[0].equals("0")) {
-        tightest = smaller(tightest, upwards(machine, CGROUPS, parts[2], "memory.max"));
+        tightest = smaller(tightest, ofAncestors(machine, CGROUPS, parts[2], "memory.max"));
       } else if (parts.length == 3 && List.of(parts[1].split(",", -1)).contains("memory")) {
         tightest =
             smaller(
-                tightest, upwards(machine, CGROUPS + "/memory", parts[2], "memory.limit_in_bytes"));
+                tightest,
+                ofAncestors(machine, CGROUPS + "/memory", parts[2], "memory.limit_in_bytes"));
       }
     }
     return tightest;
   }
 
-  /** Every group on the way to the root limits this process; in a container only the last shows. */
-  private static Optional<Limit> upwards(Machine machine, String mount, String group, String file) {
+  /**
+   * Returns the tightest limit of a group and its ancestors, which all limit this process. In a
+   * container only the outermost one is visible.
+   */
+  private static Optional<Limit> ofAncestors(
+      Machine machine, String mount, String group, String file) {
     Optional<Limit> tightest = Optional.empty();
     for (String path = group; ; path = path.substring(0, path.lastIndexOf('/'))) {
       String folder = mount + (path.equals("/") ? "" : path);
@@ -78,14 +83,14 @@ final class MemoryCheck implements Check {
     if (bytes.isEmpty()) {
       return Optional.empty();
     }
-    boolean second = file.equals("memory.max");
+    boolean version2 = file.equals("memory.max");
     long current =
-        number(machine.text(folder + (second ? "/memory.current" : "/memory.usage_in_bytes")))
+        number(machine.text(folder + (version2 ? "/memory.current" : "/memory.usage_in_bytes")))
             .orElse(0);
     long cache =
         machine.text(folder + "/memory.stat").stream()
             .flatMap(String::lines)
-            .filter(line -> line.startsWith(second ? "inactive_file " : "total_inactive_file "))
+            .filter(line -> line.startsWith(version2 ? "inactive_file " : "total_inactive_file "))
             .mapToLong(line -> Long.parseLong(line.substring(line.indexOf(' ') + 1)))
             .findFirst()
             .orElse(0);
@@ -93,7 +98,7 @@ final class MemoryCheck implements Check {
         new Limit(bytes.getAsLong(), Math.max(0, current - cache), folder + "/" + file));
   }
 
-  /** Returns the number in a file; none for {@code max}, which is no limit. */
+  /** Parses a number; empty for {@code max}, which means no limit. */
   private static OptionalLong number(Optional<String> text) {
     return text.map(String::strip).filter(value -> value.matches("[0-9]{1,19}")).stream()
         .mapToLong(Long::parseLong)

@@ -2,7 +2,7 @@ package io.nccl4j.tools.doctor;
 
 import java.util.List;
 
-/** The two libraries, and the names under which they are found. */
+/** The two native libraries, with their file names, directories and settings. */
 enum NativeLibraryName {
   NCCL("nccl"),
   CUDART("cudart");
@@ -18,7 +18,7 @@ enum NativeLibraryName {
     return label;
   }
 
-  /** Returns the names of its files, the one that is tried first at the front. */
+  /** Returns its file names, in search order. */
   List<String> files() {
     return switch (this) {
       case NCCL -> List.of("libnccl.so.2", "libnccl.so");
@@ -26,7 +26,7 @@ enum NativeLibraryName {
     };
   }
 
-  /** Returns where it lies in Python's packages. */
+  /** Returns its directories in Python packages. */
   List<String> wheelFolders() {
     return switch (this) {
       case NCCL -> List.of("nvidia/nccl/lib");
@@ -44,7 +44,7 @@ enum NativeLibraryName {
     return this == NCCL ? "NCCL4J_NCCL_LIBRARY" : "NCCL4J_CUDART_LIBRARY";
   }
 
-  /** Returns whether a path is that of such a library. */
+  /** Returns whether a path is a file of this library. */
   boolean matches(String path) {
     return path.substring(path.lastIndexOf('/') + 1).startsWith("lib" + label + ".so");
   }

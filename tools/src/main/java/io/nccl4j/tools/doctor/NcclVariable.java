@@ -8,18 +8,18 @@ import java.util.Optional;
 import java.util.TreeMap;
 
 /**
- * One variable that NCCL reads.
+ * One environment variable, or one setting in a configuration file of NCCL.
  *
  * @param name its name
  * @param value its value
- * @param source where it is set, {@code the environment} or a file
+ * @param source where it is set: {@code the environment} or a file
  */
 record NcclVariable(String name, String value, String source) {
   private static final String ENVIRONMENT = "the environment";
 
   /**
-   * Returns all variables of the environment, and those that NCCL would add to it from its
-   * configuration files, where the environment has them not.
+   * Returns all variables of the environment, and those of NCCL's configuration files that the
+   * environment does not set.
    */
   static List<NcclVariable> all(Machine machine) {
     Map<String, NcclVariable> settings = new LinkedHashMap<>();
@@ -34,14 +34,14 @@ record NcclVariable(String name, String value, String source) {
     return List.copyOf(settings.values());
   }
 
-  /** Returns one variable, if it is set and not empty. */
+  /** Returns a variable; empty if it is unset or its value is empty. */
   static Optional<NcclVariable> of(String name, Machine machine) {
     return all(machine).stream()
         .filter(each -> each.name().equals(name) && !each.value().isEmpty())
         .findFirst();
   }
 
-  /** Returns the files in which NCCL looks, the one that wins first. */
+  /** Returns NCCL's configuration files, highest precedence first. */
   private static List<String> files(Machine machine) {
     List<String> files = new ArrayList<>();
     String named = machine.environment().getOrDefault("NCCL_CONF_FILE", "");
@@ -66,12 +66,12 @@ record NcclVariable(String name, String value, String source) {
         .toList();
   }
 
-  /** Returns whether it is set in the environment rather than in a file. */
+  /** Returns whether it is set in the environment, not in a file. */
   boolean inEnvironment() {
     return source.equals(ENVIRONMENT);
   }
 
-  /** Returns it as one would write it, with its source where that is a file. */
+  /** Returns {@code name=value}, followed by the file if it is set in one. */
   @Override
   public String toString() {
     return name + "=" + value + (inEnvironment() ? "" : " (in " + source + ")");

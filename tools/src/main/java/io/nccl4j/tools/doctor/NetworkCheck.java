@@ -5,13 +5,13 @@ import java.util.List;
 import java.util.Optional;
 import java.util.stream.Collectors;
 
-/** The network: whether the variables that choose interfaces name any that are here. */
+/** Checks that the variables that select interfaces match interfaces of this machine. */
 final class NetworkCheck implements Check {
   private static final String IFNAME = "NCCL_SOCKET_IFNAME";
   private static final String HCA = "NCCL_IB_HCA";
   private static final String INFINIBAND = "/sys/class/infiniband";
-  private static final String FIRST_CONTACT =
-      "ranks first meet over a socket: without an interface every initialisation fails";
+  private static final String NEEDS_INTERFACE =
+      "ranks connect over sockets first; without an interface, creating a communicator fails";
 
   @Override
   public String name() {
@@ -19,8 +19,8 @@ final class NetworkCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(MachineState evidence) {
-    Machine machine = evidence.machine();
+  public List<Finding> findings(MachineState state) {
+    Machine machine = state.machine();
     List<Finding> findings = new ArrayList<>(sockets(machine));
     NcclVariable.of(HCA, machine).flatMap(set -> infiniband(set, machine)).ifPresent(findings::add);
     return findings;
@@ -36,51 +36,51 @@ final class NetworkCheck implements Check {
     if (usable.isEmpty()) {
       return List.of(
           Finding.error(
-              "no network interface is running with an address of " + family,
-              FIRST_CONTACT,
-              "bring one up; lo with 127.0.0.1 is enough on one host"));
+              "no network interface is up with an address of " + family,
+              NEEDS_INTERFACE,
+              "bring one up; on a single host, lo with 127.0.0.1 is enough"));
     }
-    // NCCL takes a single character for nothing.
+    // NCCL ignores a value of one character.
     Optional<NcclVariable> set =
         NcclVariable.of(IFNAME, machine).filter(each -> each.value().length() > 1);
-    return set.map(each -> chosen(each, usable, machine)).orElse(List.of());
+    return set.map(each -> interfaces(each, usable, machine)).orElse(List.of());
   }
 
-  private static List<Finding> chosen(NcclVariable set, List<NetworkPort> usable, Machine machine) {
-    InterfaceFilter choice = InterfaceFilter.parse(set.value());
-    if (usable.stream().noneMatch(port -> choice.takes(port.name(), -1))) {
+  private static List<Finding> interfaces(
+      NcclVariable set, List<NetworkPort> usable, Machine machine) {
+    InterfaceFilter filter = InterfaceFilter.parse(set.value());
+    if (usable.stream().noneMatch(port -> filter.selects(port.name(), -1))) {
       return List.of(
           Finding.error(
-              set + " leaves no interface" + unusable(choice, machine),
-              FIRST_CONTACT,
-              "take one of: "
+              set + " selects no usable interface" + unusable(filter, machine),
+              NEEDS_INTERFACE,
+              "use one of: "
                   + names(usable)
-                  + "; '=' before the list asks for whole names, '^' for"
-                  + " all others"));
+                  + "; '=' before the list matches whole names, '^' excludes the names"));
     }
-    if (choice.except()) {
+    if (filter.exclude()) {
       return List.of();
     }
-    return choice.entries().stream()
-        .filter(entry -> usable.stream().noneMatch(port -> choice.matches(entry, port.name(), -1)))
+    return filter.entries().stream()
+        .filter(entry -> usable.stream().noneMatch(port -> filter.matches(entry, port.name(), -1)))
         .map(
             entry ->
                 Finding.warning(
-                    set + ": '" + entry + "' names no interface that is running with an address",
-                    "NCCL goes on with the others, perhaps on one link less than intended",
-                    "take some of: " + names(usable)))
+                    set + ": '" + entry + "' matches no interface that is up with an address",
+                    "NCCL uses the others, perhaps fewer links than intended",
+                    "use some of: " + names(usable)))
         .toList();
   }
 
-  private static String unusable(InterfaceFilter choice, Machine machine) {
+  private static String unusable(InterfaceFilter filter, Machine machine) {
     String present =
         machine.ports().stream()
             .map(NetworkPort::name)
-            .filter(name -> !choice.except() && choice.takes(name, -1))
+            .filter(name -> !filter.exclude() && filter.selects(name, -1))
             .collect(Collectors.joining(", "));
     return present.isEmpty()
         ? ""
-        : "; " + present + " is there, but not running or without a fitting address";
+        : "; " + present + " is down or has no suitable address";
   }
 
   private static String names(List<NetworkPort> ports) {
@@ -93,34 +93,34 @@ final class NetworkCheck implements Check {
   }
 
   private static Optional<Finding> infiniband(NcclVariable set, Machine machine) {
-    InterfaceFilter choice = InterfaceFilter.parse(set.value());
+    InterfaceFilter filter = InterfaceFilter.parse(set.value());
     List<String> devices = infinibandDevices(machine);
     if (devices.isEmpty()) {
-      return choice.except()
+      return filter.exclude()
           ? Optional.empty()
           : Optional.of(
               Finding.warning(
-                  set + ", but this machine shows no InfiniBand or RoCE device",
-                  "between hosts NCCL falls back to sockets, many times slower",
-                  "in a container, pass /dev/infiniband in; else load the driver, or unset "
+                  set + ", but no InfiniBand or RoCE device is visible",
+                  "between hosts NCCL falls back to sockets, which are many times slower",
+                  "in a container, pass in /dev/infiniband; otherwise load the driver, or unset "
                       + HCA));
     }
     List<String> ports = activePorts(devices, machine);
-    boolean any = ports.stream().anyMatch(port -> takes(choice, port));
+    boolean any = ports.stream().anyMatch(port -> selects(filter, port));
     return any
         ? Optional.empty()
         : Optional.of(
             Finding.warning(
-                set + " leaves no active port of an InfiniBand or RoCE device",
-                "between hosts NCCL falls back to sockets, many times slower",
+                set + " selects no active InfiniBand or RoCE port",
+                "between hosts NCCL falls back to sockets, which are many times slower",
                 ports.isEmpty()
-                    ? "no port is active: look at ibstat, at cables and subnet manager"
-                    : "take some of: " + String.join(", ", ports)));
+                    ? "no port is active: check ibstat, the cables and the subnet manager"
+                    : "use some of: " + String.join(", ", ports)));
   }
 
-  private static boolean takes(InterfaceFilter choice, String port) {
+  private static boolean selects(InterfaceFilter filter, String port) {
     int colon = port.lastIndexOf(':');
-    return choice.takes(port.substring(0, colon), Integer.parseInt(port.substring(colon + 1)));
+    return filter.selects(port.substring(0, colon), Integer.parseInt(port.substring(colon + 1)));
   }
 
   private static List<String> activePorts(List<String> devices, Machine machine) {

@@ -9,14 +9,14 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * One network interface, as NCCL looks at it.
+ * One network interface, as NCCL sees it.
  *
  * @param name its name, such as {@code eth0}
  * @param running whether it is up
  * @param addresses its addresses
  */
 record NetworkPort(String name, boolean running, List<InetAddress> addresses) {
-  /** Returns this machine's interfaces, those with an alias included. */
+  /** Returns this machine's interfaces, including aliases. */
   static List<NetworkPort> ofThisMachine() throws SocketException {
     List<NetworkPort> ports = new ArrayList<>();
     for (NetworkInterface each : NetworkInterface.networkInterfaces().toList()) {
@@ -26,10 +26,10 @@ record NetworkPort(String name, boolean running, List<InetAddress> addresses) {
   }
 
   /**
-   * Returns whether NCCL would use it: running, and with an address that is not IPv6's loopback.
+   * Returns whether NCCL would use it: it is up and has an address of the family other than the IPv6
+   * loopback address.
    *
-   * @param family the family that is asked for, {@code AF_INET} or {@code AF_INET6}; anything else
-   *     stands for both
+   * @param family {@code AF_INET} or {@code AF_INET6}; any other value means both
    */
   boolean usable(String family) {
     return running

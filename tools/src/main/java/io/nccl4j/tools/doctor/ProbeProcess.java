@@ -10,11 +10,11 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 
-/** Runs an {@link AllReduceProbe} in a process of its own, which is ended when its time is over. */
+/** Runs an {@link AllReduceProbe} in a separate process and kills it after a time limit. */
 final class ProbeProcess {
   private static final Duration AFTER_KILL = Duration.ofSeconds(2);
   private static final String CRASH = "crash";
-  // What Java prints of a crash from here on is about files that are gone when anybody reads it.
+  // The rest of the JVM's crash message names files that are deleted with the directory.
   private static final String END_OF_CRASH = "CreateCoredumpOnCrash";
   private static final int OUTPUT_LINES = 16;
   private static final int FIRST_SIGNAL_STATUS = 129;
@@ -28,21 +28,21 @@ final class ProbeProcess {
   }
 
   /**
-   * Runs the trial.
+   * Runs the probe.
    *
    * @throws IOException if the process cannot be started or its files cannot be written
    */
   ProbeResult run() throws IOException, InterruptedException {
     Path folder = Files.createTempDirectory("nccl4j-doctor");
     try {
-      ProgressLog log = new ProgressLog(folder.resolve("diary"));
+      ProgressLog log = new ProgressLog(folder.resolve("log"));
       Path output = folder.resolve("output");
       ProcessBuilder builder =
           new ProcessBuilder(command(folder, log))
               .directory(folder.toFile())
               .redirectErrorStream(true)
               .redirectOutput(output.toFile());
-      // Else NCCL does not say why it fails.
+      // By default NCCL does not print why it fails.
       builder.environment().putIfAbsent("NCCL_DEBUG", "WARN");
       ProbeResult.ProcessEnd end = end(builder.start(), folder.resolve(CRASH));
       return ProbeResult.of(log, end, lastLines(output));
@@ -51,7 +51,7 @@ final class ProbeProcess {
     }
   }
 
-  private List<String> command(Path folder, ProgressLog diary) {
+  private List<String> command(Path folder, ProgressLog log) {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(
@@ -67,9 +67,9 @@ final class ProbeProcess {
     machine.properties().forEach((name, value) -> command.add("-D" + name + "=" + value));
     command.addAll(
         List.of("-cp", System.getProperty("java.class.path"), AllReduceProbe.class.getName()));
-    // The library's own deadlines come first: they say what was waited for.
+    // The timeout of nccl4j's waits is shorter, because its message names the operation.
     command.addAll(
-        List.of(diary.file().toString(), Long.toString(Math.max(1, timeout.toMillis() / 2))));
+        List.of(log.file().toString(), Long.toString(Math.max(1, timeout.toMillis() / 2))));
     return command;
   }
 
@@ -78,7 +78,7 @@ final class ProbeProcess {
       if (!process.waitFor(timeout.toMillis(), TimeUnit.MILLISECONDS)) {
         return new ProbeResult.ProcessEnd(
             ProbeResult.ProcessEnd.Kind.TIMED_OUT,
-            "did not end within " + timeout.toSeconds() + " s");
+            "did not finish within " + timeout.toSeconds() + " s");
       }
       int status = process.exitValue();
       if (Files.exists(crash)) {
@@ -89,13 +89,13 @@ final class ProbeProcess {
       }
       String text =
           status >= FIRST_SIGNAL_STATUS
-              ? "was ended by signal " + (status - FIRST_SIGNAL_STATUS + 1)
-              : "ended with status " + status;
+              ? "was killed by signal " + (status - FIRST_SIGNAL_STATUS + 1)
+              : "exited with status " + status;
       return new ProbeResult.ProcessEnd(ProbeResult.ProcessEnd.Kind.CRASHED, text);
     } finally {
       process.descendants().forEach(ProcessHandle::destroyForcibly);
       process.destroyForcibly();
-      // A process that is stuck in the driver cannot be ended; it is left to the system.
+      // A process that hangs in the driver cannot be killed; it is abandoned.
       boolean _ = process.waitFor(AFTER_KILL.toMillis(), TimeUnit.MILLISECONDS);
     }
   }

@@ -7,19 +7,19 @@ import java.util.Optional;
 import java.util.OptionalInt;
 
 /**
- * What became of an {@link AllReduceProbe}.
+ * The result of an {@link AllReduceProbe}.
  *
  * @param end how its process ended
- * @param lastStep what it had begun last; empty if it did not even start
- * @param driver the newest CUDA that the driver runs, such as 13000, 0 for no driver; empty if the
- *     trial did not come so far
- * @param versions the libraries that were loaded: their releases, and the file of libnccl, by name
+ * @param lastStep the last step that began; empty if none did
+ * @param driver the newest CUDA version that the driver supports, such as 13000; 0 for no driver; empty
+ *     if the probe did not get so far
+ * @param versions the releases of the loaded libraries and the file of libnccl, by name
  * @param gpus the devices
- * @param missing the library that was not found, and everything that was tried
- * @param cudaFailure the call of the CUDA runtime that failed
- * @param failure whatever else failed
- * @param mapped the files of each library that the process had mapped, by the library's label
- * @param sums how many right sums came out; empty if none did
+ * @param missing the library that was not found, and every attempt to find it
+ * @param cudaFailure the CUDA runtime call that failed
+ * @param failure any other failure
+ * @param mapped the mapped files of each library, by its label
+ * @param sums the number of correct sums and the time taken; empty unless all sums were correct
  * @param output the last lines that the process printed
  */
 record ProbeResult(
@@ -35,20 +35,20 @@ record ProbeResult(
     Optional<Sums> sums,
     List<String> output) {
 
-  /** The name of NCCL's release among the versions. */
+  /** The name of NCCL's release in the versions. */
   static final String NCCL = "nccl";
 
-  /** The name of NCCL's file among the versions. */
+  /** The name of NCCL's file in the versions. */
   static final String NCCL_LIBRARY = "nccl library";
 
-  /** The name of the CUDA runtime's release among the versions. */
+  /** The name of the CUDA runtime's release in the versions. */
   static final String RUNTIME = "cuda runtime";
 
   /**
    * How a process ended.
    *
-   * @param kind of its own accord, by a crash, or because the time was over
-   * @param text for people, such as {@code signal 11}
+   * @param kind whether it exited with status 0, crashed or failed, or timed out
+   * @param text the same as text, such as {@code was killed by signal 11}
    */
   record ProcessEnd(Kind kind, String text) {
     enum Kind {
@@ -58,16 +58,16 @@ record ProbeResult(
     }
   }
 
-  /** A library that was not found: its label, why, and what was tried, each in one line. */
+  /** A library that was not found: its label, the reason, and one line for each attempt. */
   record Missing(String library, String reason, List<String> attempts) {}
 
   /** A call of the CUDA runtime that failed. */
   record CudaFailure(String function, String error, String message) {}
 
-  /** How many right sums came out, and how many milliseconds it took from the first call on. */
+  /** The number of correct sums, and the milliseconds since the first call. */
   record Sums(int count, long milliseconds) {}
 
-  /** Returns what is known of a trial that could not even be started. */
+  /** Returns the result of a probe whose process could not be started. */
   static ProbeResult notStarted(Exception reason) {
     return new ProbeResult(
         new ProcessEnd(ProcessEnd.Kind.CRASHED, "could not be started: " + reason),
@@ -83,34 +83,34 @@ record ProbeResult(
         List.of());
   }
 
-  /** Reads what a trial has written down. */
-  static ProbeResult of(ProgressLog diary, ProcessEnd end, List<String> output) {
+  /** Reads the log of a probe. */
+  static ProbeResult of(ProgressLog log, ProcessEnd end, List<String> output) {
     Map<String, String> versions = new LinkedHashMap<>();
-    diary.entries(ProgressLog.VERSION).forEach(entry -> versions.put(entry.get(0), entry.get(1)));
+    log.entries(ProgressLog.VERSION).forEach(entry -> versions.put(entry.get(0), entry.get(1)));
     Map<String, List<String>> mapped = new LinkedHashMap<>();
     for (NativeLibraryName library : NativeLibraryName.values()) {
       mapped.put(
           library.label(),
-          diary.entries(ProgressLog.MAPPED).stream()
+          log.entries(ProgressLog.MAPPED).stream()
               .filter(entry -> entry.getFirst().equals(library.label()))
               .map(List::getLast)
               .toList());
     }
     return new ProbeResult(
         end,
-        diary.last(ProgressLog.STEP).map(List::getFirst).orElse(""),
-        diary.last(ProgressLog.DRIVER).stream()
+        log.last(ProgressLog.STEP).map(List::getFirst).orElse(""),
+        log.last(ProgressLog.DRIVER).stream()
             .mapToInt(e -> Integer.parseInt(e.getFirst()))
             .findAny(),
         versions,
-        diary.entries(ProgressLog.DEVICE).stream().map(ProbeResult::gpu).toList(),
-        diary.last(ProgressLog.MISSING).map(entry -> missing(entry, diary)),
-        diary
+        log.entries(ProgressLog.DEVICE).stream().map(ProbeResult::gpu).toList(),
+        log.last(ProgressLog.MISSING).map(entry -> missing(entry, log)),
+        log
             .last(ProgressLog.CUDA_FAILURE)
             .map(entry -> new CudaFailure(entry.get(0), entry.get(1), entry.get(2))),
-        failure(diary),
+        failure(log),
         mapped,
-        diary
+        log
             .last(ProgressLog.RIGHT)
             .map(e -> new Sums(Integer.parseInt(e.get(0)), Long.parseLong(e.get(1)))),
         output);
@@ -120,21 +120,21 @@ record ProbeResult(
     return new Gpu(Integer.parseInt(entry.get(0)), entry.get(1), Integer.parseInt(entry.get(2)));
   }
 
-  private static Missing missing(List<String> entry, ProgressLog diary) {
+  private static Missing missing(List<String> entry, ProgressLog log) {
     List<String> attempts =
-        diary.entries(ProgressLog.ATTEMPT).stream().map(List::getFirst).toList();
+        log.entries(ProgressLog.ATTEMPT).stream().map(List::getFirst).toList();
     return new Missing(entry.get(0), entry.get(1), attempts);
   }
 
-  private static Optional<String> failure(ProgressLog diary) {
-    return diary
+  private static Optional<String> failure(ProgressLog log) {
+    return log
         .last(ProgressLog.WRONG)
         .map(entry -> "the sum is wrong: " + entry.getFirst())
-        .or(() -> diary.last(ProgressLog.REFUSED).map(List::getFirst))
-        .or(() -> diary.last(ProgressLog.FAILURE).map(List::getFirst));
+        .or(() -> log.last(ProgressLog.REFUSED).map(List::getFirst))
+        .or(() -> log.last(ProgressLog.FAILURE).map(List::getFirst));
   }
 
-  /** Returns whether a collective has really run, and was right, and all was closed again. */
+  /** Returns whether the all-reduce was correct and everything was closed without failure. */
   boolean succeeded() {
     return end.kind() == ProcessEnd.Kind.ENDED
         && sums.isPresent()

@@ -10,49 +10,49 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * What a trial writes down while it runs, line by line, so that what it had reached is known even
- * where it hangs or crashes. It is a file, because NCCL writes its own messages to stdout.
+ * The log that an {@link AllReduceProbe} writes while it runs, so that its progress is known even if
+ * it hangs or crashes. It is a file because NCCL writes messages to stdout.
  *
- * @param file where it is kept
+ * @param file the log file
  */
 record ProgressLog(Path file) {
-  /** What is begun. */
+  /** A step begins: its description. */
   static final String STEP = "step";
 
   /** A call of the CUDA runtime failed: function, error name, message. */
   static final String CUDA_FAILURE = "cuda failure";
 
-  /** A library was not found: its label, the message's first line. */
+  /** A library was not found: its label, the first line of the message. */
   static final String MISSING = "missing";
 
-  /** One attempt to find the missing library, as one line. */
+  /** One attempt to find the missing library. */
   static final String ATTEMPT = "attempt";
 
-  /** Java refused native access: its message. */
+  /** Java denied native access: its message. */
   static final String REFUSED = "refused";
 
-  /** Anything else failed: its message. */
+  /** Another failure: its message. */
   static final String FAILURE = "failure";
 
-  /** The newest CUDA that the driver runs, such as 13000; 0 for no driver. */
+  /** The newest CUDA version that the driver supports, such as 13000; 0 for no driver. */
   static final String DRIVER = "driver";
 
-  /** Of a library that was loaded: release or file, by name. */
+  /** A library was loaded: the name of a version or file, and its value. */
   static final String VERSION = "version";
 
   /** A device: index, name, compute capability. */
   static final String DEVICE = "device";
 
-  /** A file of one of the libraries that is mapped into the process. */
+  /** A library file mapped into the process: label, path. */
   static final String MAPPED = "mapped";
 
-  /** The all-reduce gave the right sums: how many, and the milliseconds from the first call on. */
+  /** The all-reduce was correct: the number of sums, the milliseconds since the first call. */
   static final String RIGHT = "right";
 
-  /** The all-reduce gave a wrong sum: where and what. */
+  /** The all-reduce produced a wrong sum: its position and value. */
   static final String WRONG = "wrong";
 
-  /** Adds a line. */
+  /** Appends a line. */
   void write(String kind, Object... fields) {
     StringBuilder line = new StringBuilder(kind);
     for (Object field : fields) {
@@ -67,7 +67,7 @@ record ProgressLog(Path file) {
     }
   }
 
-  /** Returns the fields of every whole line of a kind. */
+  /** Returns the fields of every complete line of a kind. */
   List<List<String>> entries(String kind) {
     List<List<String>> entries = new ArrayList<>();
     try {

@@ -10,8 +10,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /**
- * Where the active python3 keeps its packages, NVIDIA's wheels among them; asked as nccl4j asks for
- * it.
+ * Finds the package directories of the active python3, which contain NVIDIA's wheels, in the same way
+ * as nccl4j does.
  */
 final class PythonPackages {
   private static final int SECONDS = 15;
@@ -22,7 +22,7 @@ final class PythonPackages {
 
   private PythonPackages() {}
 
-  /** Returns the folders; none where there is no python3 that answers, which is nothing unusual. */
+  /** Returns the directories; empty if there is no python3 or it fails. */
   static List<Path> folders() throws InterruptedException {
     try {
       Process python =
@@ -37,7 +37,7 @@ final class PythonPackages {
         byte[] answer = python.getInputStream().readAllBytes();
         return new String(answer, StandardCharsets.UTF_8)
             .lines()
-            // What else a start of Python prints is no folder.
+            // Python may print other lines at startup.
             .filter(line -> line.startsWith("/"))
             .flatMap(PythonPackages::named)
             .toList();
@@ -49,7 +49,7 @@ final class PythonPackages {
     }
   }
 
-  /** A folder that this locale cannot name is among the attempts of the trial, with the reason. */
+  /** Skips a name that is invalid in this locale; the attempts of the probe list it with the reason. */
   private static Stream<Path> named(String folder) {
     try {
       return Stream.of(Path.of(folder));

@@ -20,7 +20,7 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** A tiny all-reduce of two ranks on the reference backend, which needs nothing but Java. */
+/** Runs a small all-reduce of two ranks on the reference backend, which needs only Java. */
 final class ReferenceProbe {
   static final int RANKS = 2;
   static final int COUNT = 1_000;
@@ -28,9 +28,9 @@ final class ReferenceProbe {
   private ReferenceProbe() {}
 
   /**
-   * Runs it.
+   * Runs the all-reduce.
    *
-   * @return why it failed, or nothing
+   * @return why it failed; empty if it was correct
    */
   static Optional<String> run(Duration timeout) throws InterruptedException {
     long deadline = System.nanoTime() + timeout.toNanos();
@@ -55,7 +55,7 @@ final class ReferenceProbe {
     } catch (ExecutionException e) {
       return Optional.of(e.getCause().toString());
     } catch (TimeoutException e) {
-      return Optional.of("it did not end within " + timeout.toSeconds() + " s");
+      return Optional.of("it did not finish within " + timeout.toSeconds() + " s");
     }
   }
 

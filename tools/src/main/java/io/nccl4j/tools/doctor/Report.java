@@ -4,13 +4,13 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What the doctor has to say.
+ * The result of all checks.
  *
- * @param found what is here, by name
- * @param findings what the checks found, the worst first
- * @param checks the names of all checks that were made
+ * @param found the libraries, driver, GPUs and so on of this machine, by name
+ * @param findings the findings of all checks, most severe first
+ * @param checks the names of the checks that ran
  * @param usable whether a collective can run on NCCL
- * @param verdict the same in one line
+ * @param verdict the conclusion, in one line
  */
 record Report(
     Map<String, String> found,
@@ -19,10 +19,10 @@ record Report(
     boolean usable,
     String verdict) {
 
-  /** A finding, and the name of the check that found it. */
+  /** A finding and the name of its check. */
   record CheckFinding(String check, Finding finding) {}
 
-  /** Returns the exit status that says the same. */
+  /** Returns the exit status for this report. */
   int status() {
     return usable ? Doctor.OK : Doctor.UNUSABLE;
   }

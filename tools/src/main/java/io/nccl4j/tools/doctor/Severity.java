@@ -1,13 +1,13 @@
 package io.nccl4j.tools.doctor;
 
-/** How much a finding matters. */
+/** The severity of a finding, most severe first. */
 enum Severity {
   /** Collectives fail. */
   ERROR,
-  /** Collectives may run, and something will hurt. */
+  /** Collectives may run, but slowly, unreliably or not as configured. */
   WARNING,
-  /** Worth knowing. */
+  /** For information. */
   NOTE,
-  /** Something that was not looked at, and why. */
+  /** Could not be checked; the finding gives the reason. */
   UNCHECKED
 }

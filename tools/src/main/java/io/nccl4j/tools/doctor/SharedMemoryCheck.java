@@ -7,30 +7,30 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 
-/** Shared memory: whether {@code /dev/shm} is there, can be written, and is large enough. */
+/** Checks that {@code /dev/shm} exists, is writable, and has enough free space. */
 final class SharedMemoryCheck implements Check {
   private static final String FOLDER = "/dev/shm";
   private static final String USE =
-      "ranks of one host share memory through it; where it fails, so does their initialisation";
+      "ranks on one host share memory through it; without it, creating a communicator fails";
   private static final String REMEDY =
-      "in a container, start it with --shm-size=1g or --ipc=host; else mount -o"
+      "in a container, start it with --shm-size=1g or --ipc=host; otherwise mount -o"
           + " remount,size=50% "
           + FOLDER;
 
-  private final long wanted;
+  private final long recommended;
 
-  /** Makes the check with what NVIDIA asks for in containers. */
+  /** Creates the check with the size that NVIDIA recommends for containers, 1 GiB. */
   SharedMemoryCheck() {
     this(Bytes.GIB);
   }
 
   /**
-   * Makes the check.
+   * Creates the check.
    *
-   * @param wanted how many bytes should be free
+   * @param recommended the number of bytes that should be free
    */
-  SharedMemoryCheck(long wanted) {
-    this.wanted = wanted;
+  SharedMemoryCheck(long recommended) {
+    this.recommended = recommended;
   }
 
   @Override
@@ -39,13 +39,13 @@ final class SharedMemoryCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(MachineState evidence) {
-    Path folder = evidence.machine().path(FOLDER);
+  public List<Finding> findings(MachineState state) {
+    Path folder = state.machine().path(FOLDER);
     if (!Files.isDirectory(folder)) {
       return List.of(
           Finding.error(
-              FOLDER + " is not there",
-              "NCCL looks at it in every initialisation, which fails",
+              FOLDER + " does not exist",
+              "NCCL checks it whenever it creates a communicator, which fails",
               "mount it: mount -t tmpfs tmpfs " + FOLDER));
     }
     try {
@@ -53,9 +53,9 @@ final class SharedMemoryCheck implements Check {
     } catch (IOException e) {
       return List.of(
           Finding.error(
-              FOLDER + " cannot be written: " + e,
+              FOLDER + " is not writable: " + e,
               USE,
-              "give this user the right to write there (mode 1777), or free space"));
+              "allow this user to write there (mode 1777), or free space"));
     }
     return size(folder);
   }
@@ -72,18 +72,18 @@ final class SharedMemoryCheck implements Check {
   private List<Finding> size(Path folder) {
     try {
       FileStore store = Files.getFileStore(folder);
-      if (store.getUsableSpace() >= wanted) {
+      if (store.getUsableSpace() >= recommended) {
         return List.of();
       }
       return List.of(
           Finding.warning(
-              "%s has %s free of %s; %s or more is advised"
+              "%s has %s free of %s; at least %s is recommended"
                   .formatted(
                       FOLDER,
                       Bytes.text(store.getUsableSpace()),
                       Bytes.text(store.getTotalSpace()),
-                      Bytes.text(wanted)),
-              USE + ", with several MiB for each pair of ranks",
+                      Bytes.text(recommended)),
+              USE + "; each pair of ranks needs several MiB",
               REMEDY));
     } catch (IOException e) {
       throw new UncheckedIOException(e);

@@ -4,16 +4,16 @@ import java.util.Collection;
 import java.util.Comparator;
 import java.util.Optional;
 
-/** Finds what a misspelt name may have meant. */
+/** Finds the known name that a misspelt name probably stands for. */
 final class Spelling {
-  private static final int LETTERS_PER_SLIP = 5;
-  private static final int MOST_SLIPS = 3;
+  private static final int LETTERS_PER_EDIT = 5;
+  private static final int MAX_EDITS = 3;
 
   private Spelling() {}
 
-  /** Returns the known name that is nearest to another, if it is near enough to be meant. */
+  /** Returns the known name closest to a given one, if it is close enough. */
   static Optional<String> nearest(String name, Collection<String> known) {
-    int most = Math.clamp(name.length() / LETTERS_PER_SLIP, 1, MOST_SLIPS);
+    int most = Math.clamp(name.length() / LETTERS_PER_EDIT, 1, MAX_EDITS);
     return known.stream()
         .filter(each -> Math.abs(each.length() - name.length()) <= most)
         .filter(each -> distance(name, each) <= most)
@@ -22,7 +22,7 @@ final class Spelling {
                 .thenComparing(each -> each));
   }
 
-  /** Returns how many letters are to be added, left out, changed or swapped with the next one. */
+  /** Returns the number of insertions, deletions, changes and swaps of adjacent letters. */
   static int distance(String one, String other) {
     int[][] cost = new int[one.length() + 1][other.length() + 1];
     for (int i = 0; i <= one.length(); i++) {
@@ -34,8 +34,9 @@ final class Spelling {
   }
 
   private static int cheapest(int[][] cost, String one, String other, int i, int j) {
-    int changed = one.charAt(i - 1) == other.charAt(j - 1) ? 0 : 1;
-    int best = Math.min(cost[i - 1][j - 1] + changed, Math.min(cost[i - 1][j], cost[i][j - 1]) + 1);
+    int substitution = one.charAt(i - 1) == other.charAt(j - 1) ? 0 : 1;
+    int insertionOrDeletion = Math.min(cost[i - 1][j], cost[i][j - 1]) + 1;
+    int best = Math.min(cost[i - 1][j - 1] + substitution, insertionOrDeletion);
     boolean swapped =
         i > 1
             && j > 1

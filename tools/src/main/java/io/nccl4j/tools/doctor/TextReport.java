@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 
-/** Writes a report for people. */
+/** Prints a report as text. */
 final class TextReport {
   private static final String LABEL = "%-11s%s%n";
 
@@ -21,20 +21,20 @@ final class TextReport {
       write(each.finding(), out);
     }
     out.println();
-    List<String> quiet =
+    List<String> withoutFindings =
         report.checks().stream()
             .filter(
                 check -> report.findings().stream().noneMatch(each -> each.check().equals(check)))
             .toList();
-    if (!quiet.isEmpty()) {
-      out.println("nothing found wrong with: " + String.join(", ", quiet));
+    if (!withoutFindings.isEmpty()) {
+      out.println("no findings: " + String.join(", ", withoutFindings));
     }
     out.printf(Locale.ROOT, LABEL, "verdict", report.verdict());
   }
 
   private static void write(Finding finding, PrintStream out) {
     String severity = finding.severity().name().toLowerCase(Locale.ROOT);
-    out.printf(Locale.ROOT, LABEL, severity, finding.what());
+    out.printf(Locale.ROOT, LABEL, severity, finding.title());
     for (String detail : finding.details()) {
       out.printf(Locale.ROOT, "             %s%n", detail);
     }

@@ -10,12 +10,12 @@ import java.util.TreeSet;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** The values of NCCL's variables: those that it ignores, misreads or refuses. As in 2.30.7. */
+/** Checks for values of NCCL's variables that it ignores, misreads or rejects, as of 2.30.7. */
 final class ValuesCheck implements Check {
   private static final Set<String> LEVELS =
       Set.of("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS");
 
-  /** Words that are compared without regard to case. */
+  /** Variables whose values are words, compared case-insensitively. */
   private static final Map<String, Set<String>> WORDS =
       Map.of(
           "NCCL_DEBUG", Set.of("NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"),
@@ -53,7 +53,7 @@ final class ValuesCheck implements Check {
   private static final Set<String> FILES =
       Set.of("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_CONF_FILE");
 
-  /** Numbers whose names do not show it, as those that end in _ENABLE or _DISABLE do. */
+  /** Numeric variables, apart from those that end in _ENABLE or _DISABLE. */
   private static final Set<String> NUMBERS =
       Set.of(
           "NCCL_BUFFSIZE",
@@ -75,7 +75,7 @@ final class ValuesCheck implements Check {
 
   private static final Pattern WHOLE_NUMBER =
       Pattern.compile("[ \\t]*[+-]?(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)");
-  private static final String IGNORED = "NCCL does as if it were not set";
+  private static final String IGNORED = "NCCL behaves as if it were not set";
 
   @Override
   public String name() {
@@ -83,11 +83,11 @@ final class ValuesCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(MachineState evidence) {
+  public List<Finding> findings(MachineState state) {
     List<Finding> findings = new ArrayList<>();
-    for (NcclVariable setting : NcclVariable.all(evidence.machine())) {
+    for (NcclVariable setting : NcclVariable.all(state.machine())) {
       if (setting.name().startsWith("NCCL_") && !setting.value().isEmpty()) {
-        finding(setting, evidence.machine()).ifPresent(findings::add);
+        finding(setting, state.machine()).ifPresent(findings::add);
       }
     }
     return findings;
@@ -116,7 +116,8 @@ final class ValuesCheck implements Check {
     return words.contains(upper(setting.value()))
         ? Optional.empty()
         : Optional.of(
-            Finding.warning(setting + " is no value of it", IGNORED, "take one of " + text(words)));
+            Finding.warning(
+                setting + " is not a valid value", IGNORED, "use one of " + text(words)));
   }
 
   private static Optional<Finding> level(NcclVariable setting) {
@@ -124,9 +125,9 @@ final class ValuesCheck implements Check {
         ? Optional.empty()
         : Optional.of(
             Finding.warning(
-                setting + " is no value of it",
+                setting + " is not a valid value",
                 IGNORED,
-                "take one of " + text(LEVELS) + ", in capitals"));
+                "use one of " + text(LEVELS) + ", in capitals"));
   }
 
   private static Optional<Finding> family(NcclVariable setting) {
@@ -135,9 +136,9 @@ final class ValuesCheck implements Check {
         ? Optional.empty()
         : Optional.of(
             Finding.warning(
-                setting + " is no value of it",
+                setting + " is not a valid value",
                 IGNORED,
-                "take one of " + text(families) + ", in capitals"));
+                "use one of " + text(families) + ", in capitals"));
   }
 
   private static Optional<Finding> subsystems(NcclVariable setting) {
@@ -146,13 +147,14 @@ final class ValuesCheck implements Check {
         .map(
             word ->
                 Finding.warning(
-                    setting + ": '" + word + "' is no part of NCCL",
+                    setting + ": '" + word + "' is unknown",
                     "NCCL ignores the word or, from 2.30 on, the whole list",
-                    "take some of " + text(SUBSYSTEMS)));
+                    "use some of " + text(SUBSYSTEMS)));
   }
 
   /**
-   * Lists for functions, such as {@code ring;allreduce:tree,nvls}, or {@code ^ll} for all others.
+   * Checks lists of words per function, such as {@code ring;allreduce:tree,nvls}; {@code ^} excludes
+   * the words that follow.
    */
   private static Optional<Finding> list(NcclVariable setting, Set<String> words) {
     String[] parts = setting.value().split(";", -1);
@@ -161,25 +163,25 @@ final class ValuesCheck implements Check {
       String list = parts[i].substring(colon + 1);
       if (colon < 0 && i > 0) {
         return Optional.of(
-            refused(setting, "only the first list may be without a function", words));
+            rejected(setting, "only the first list may omit its function", words));
       }
       if (colon >= 0 && !FUNCTIONS.contains(upper(parts[i].substring(0, colon)))) {
         return Optional.of(
-            refused(setting, "'" + parts[i].substring(0, colon) + "' is no function", words));
+            rejected(setting, "'" + parts[i].substring(0, colon) + "' is not a function", words));
       }
       Optional<String> unknown = unknown(list.startsWith("^") ? list.substring(1) : list, words);
       if (unknown.isPresent()) {
-        return Optional.of(refused(setting, "'" + unknown.get() + "' is unknown", words));
+        return Optional.of(rejected(setting, "'" + unknown.get() + "' is unknown", words));
       }
     }
     return Optional.empty();
   }
 
-  private static Finding refused(NcclVariable setting, String why, Set<String> words) {
+  private static Finding rejected(NcclVariable setting, String why, Set<String> words) {
     return Finding.error(
         setting + ": " + why,
-        "NCCL 2.24 and later refuse to make a communicator; older ones ignore it",
-        "take some of " + text(words) + "; for one function: allreduce:ring");
+        "NCCL 2.24 and later fail to create a communicator; older releases ignore it",
+        "use some of " + text(words) + "; for one function: allreduce:ring");
   }
 
   private static Optional<String> unknown(String list, Set<String> words) {
@@ -196,7 +198,7 @@ final class ValuesCheck implements Check {
         ? Optional.empty()
         : Optional.of(
             Finding.warning(
-                setting + ": there is no such file", IGNORED, "correct the path or unset it"));
+                setting + ": no such file", IGNORED, "correct the path or unset it"));
   }
 
   private static Optional<Finding> folder(NcclVariable setting, Machine machine) {
@@ -205,9 +207,9 @@ final class ValuesCheck implements Check {
         ? Optional.empty()
         : Optional.of(
             Finding.warning(
-                setting + ": there is no such folder",
-                "NCCL cannot open the file, and writes its messages to stdout",
-                "make the folder, or correct the path"));
+                setting + ": no such directory",
+                "NCCL cannot open the file and writes its messages to stdout",
+                "create the directory, or correct the path"));
   }
 
   private static Optional<Finding> number(NcclVariable setting) {

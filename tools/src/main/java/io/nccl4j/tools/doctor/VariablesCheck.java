@@ -7,11 +7,11 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * The names of variables: those that nothing reads. What NCCL reads is taken from the constants of
- * the very library that is used, so that it is right for its release.
+ * Checks for variables that nothing reads. The names that NCCL reads are taken from the constants of
+ * the libnccl file in use, so they match its release.
  */
 final class VariablesCheck implements Check {
-  /** What nccl4j reads; the stand-in has more, all under one prefix. */
+  /** The variables that nccl4j reads, without those of the stand-in, which have their own prefix. */
   static final Set<String> OWN =
       Set.of(
           "NCCL4J_NCCL_LIBRARY",
@@ -26,8 +26,8 @@ final class VariablesCheck implements Check {
           "NCCL4J_SECRET",
           "NCCL4J_SOCKET_INTERFACE");
 
-  /** What builds, images and benchmarks name so, and NCCL does not read. */
-  private static final Set<String> OF_OTHERS =
+  /** Variables that builds, images and benchmarks use and NCCL does not read. */
+  private static final Set<String> NOT_NCCL =
       Set.of(
           "NCCL_VERSION",
           "NCCL_HOME",
@@ -44,7 +44,7 @@ final class VariablesCheck implements Check {
   private static final Set<String> OTHER_LIBRARIES =
       Set.of("CCL", "RCCL", "MSCCL", "HCCL", "MCCL", "XCCL", "ECCL", "UCCL", "PCCL");
 
-  /** A library that does not even have these keeps its constants where they were not looked for. */
+  /** Names in every release; a file without them keeps its constants in another section. */
   private static final Set<String> IN_EVERY_RELEASE = Set.of("NCCL_DEBUG", "NCCL_SOCKET_IFNAME");
 
   @Override
@@ -53,33 +53,33 @@ final class VariablesCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(MachineState evidence) {
+  public List<Finding> findings(MachineState state) {
     List<Finding> findings = new ArrayList<>();
-    List<NcclVariable> settings = NcclVariable.all(evidence.machine());
+    List<NcclVariable> settings = NcclVariable.all(state.machine());
     for (NcclVariable setting : settings) {
       own(setting).ifPresent(findings::add);
     }
-    Set<String> known = evidence.nccl().map(LibraryFile::variables).orElse(Set.of());
+    Set<String> known = state.nccl().map(LibraryFile::variables).orElse(Set.of());
     if (!known.containsAll(IN_EVERY_RELEASE)) {
       if (settings.stream().anyMatch(each -> each.name().startsWith("NCCL_"))) {
-        findings.add(unknowable(evidence));
+        findings.add(namesUnchecked(state));
       }
       return findings;
     }
-    String release = "NCCL " + evidence.ncclVersion().orElse("of this release");
+    String release = "NCCL " + state.ncclVersion().orElse("of this release");
     for (NcclVariable setting : settings) {
       finding(setting, known, release).ifPresent(findings::add);
     }
     return findings;
   }
 
-  private static Finding unknowable(MachineState evidence) {
+  private static Finding namesUnchecked(MachineState state) {
     return Finding.unchecked(
         "the names of NCCL_ variables",
-        evidence.nccl().isEmpty()
-            ? "no libnccl was found that could say which it knows"
-            : "the libnccl that was found does not hold their names, as NVIDIA's does",
-        "run this again with NVIDIA's libnccl");
+        state.nccl().isEmpty()
+            ? "no libnccl was found, so the names that it reads are unknown"
+            : "the libnccl that was found does not contain their names, as NVIDIA's does",
+        "run scripts/doctor again with NVIDIA's libnccl");
   }
 
   private static Optional<Finding> own(NcclVariable setting) {
@@ -89,7 +89,7 @@ final class VariablesCheck implements Check {
     }
     return Optional.of(
         Finding.warning(
-            name + " is no variable of nccl4j's" + asked(name, OWN),
+            name + " is not a variable of nccl4j" + suggestion(name, OWN),
             "nothing reads it",
             "correct or unset it"));
   }
@@ -97,32 +97,32 @@ final class VariablesCheck implements Check {
   private static Optional<Finding> finding(
       NcclVariable setting, Set<String> known, String release) {
     String name = setting.name();
-    if (known.contains(name) || OF_OTHERS.contains(name)) {
+    if (known.contains(name) || NOT_NCCL.contains(name)) {
       return Optional.empty();
     }
     String where = setting.inEnvironment() ? "" : " (in " + setting.source() + ")";
     if (name.startsWith("NCCL_") && !name.startsWith("NCCL_TESTS_")) {
       return Optional.of(
           Finding.warning(
-              name + where + " is not known to " + release + asked(name, known),
+              name + where + " is not known to " + release + suggestion(name, known),
               "NCCL ignores it without a message; a plugin may read it",
               "correct or unset it"));
     }
-    return meant(name, known)
+    return intendedName(name, known)
         .map(
             right ->
                 Finding.warning(
                     name + where + " looks like " + right,
-                    "NCCL reads only the right name, in capitals",
+                    "NCCL reads only the exact name, in capitals",
                     "rename or unset it"));
   }
 
-  private static String asked(String name, Set<String> known) {
+  private static String suggestion(String name, Set<String> known) {
     return Spelling.nearest(name, known).map(near -> "; did you mean " + near + "?").orElse("");
   }
 
-  /** Returns what was meant by a name whose beginning, or whose case, is wrong. */
-  private static Optional<String> meant(String name, Set<String> known) {
+  /** Returns the known name that a name with a wrong prefix or wrong case stands for. */
+  private static Optional<String> intendedName(String name, Set<String> known) {
     String stripped = name.strip().toUpperCase(Locale.ROOT);
     if (known.contains(stripped)) {
       return Optional.of(stripped);

@@ -1,10 +1,10 @@
 /**
- * The doctor: what is installed, found and usable, and what will hurt.
+ * The doctor: reports whether a collective can run on this machine and, if not, why and what to do.
  *
- * <p>{@link io.nccl4j.tools.doctor.Doctor} reads the command line, gathers {@link
- * io.nccl4j.tools.doctor.Evidence}, lets every {@link io.nccl4j.tools.doctor.Check} look at it, and
- * writes a {@link io.nccl4j.tools.doctor.Report}. Everything that calls native code happens in a
- * process of its own, {@link io.nccl4j.tools.doctor.AllReduceProbe}, because a driver that is
- * broken hangs or crashes whoever calls it.
+ * <p>{@link io.nccl4j.tools.doctor.Doctor} parses the command line, gathers the {@link
+ * io.nccl4j.tools.doctor.MachineState}, runs every {@link io.nccl4j.tools.doctor.Check} on it and
+ * prints a {@link io.nccl4j.tools.doctor.Report}. All native calls are made in a separate process,
+ * {@link io.nccl4j.tools.doctor.AllReduceProbe}, because a broken driver hangs or crashes its
+ * caller.
  */
 package io.nccl4j.tools.doctor;

@@ -8,14 +8,14 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The bandwidth command's tables. */
+/** Runs the bandwidth command and collects its tables. */
 final class Bandwidth {
-  /** Tells the ranks of one run of the bandwidth command from those of another. */
+  /** The variable that identifies one run of the bandwidth command to its ranks. */
   static final String RUN = "NCCL4J_RUN_ID";
 
   private static final String PERF = "io.nccl4j.tools.perf.Perf";
 
-  /** What training uses comes first: those at the end are left out where there is no time. */
+  /** Those that training uses first; the last ones are skipped for lack of time. */
   private static final List<String> COLLECTIVES =
       List.of(
           "all_reduce",
@@ -30,13 +30,13 @@ final class Bandwidth {
 
   private static final List<String> FEW_COLLECTIVES = List.of("all_reduce", "sendrecv");
 
-  /** Where the ranks are. */
+  /** The layout of the ranks. */
   enum Layout {
     /** Threads of one process. */
     ONE_PROCESS,
-    /** A process for each, started by the bandwidth command. */
+    /** A process for each rank, started by the bandwidth command. */
     PROCESSES,
-    /** A process for each, started by a launcher. */
+    /** A process for each rank, started by a launcher. */
     LAUNCHED
   }
 
@@ -48,7 +48,7 @@ final class Bandwidth {
     String best = "";
     long wrong = 0;
     for (String collective : child.quick ? FEW_COLLECTIVES : COLLECTIVES) {
-      // Ranks of other processes cannot know that this one has no time.
+      // Ranks of other processes do not know that this one has no time.
       if (child.layout != Layout.LAUNCHED && !timetable.hasTimeFor(collective)) {
         continue;
       }
@@ -58,16 +58,16 @@ final class Bandwidth {
             PerfTable.of(
                 command(child, collective, sizes), environment(child, collective), child.left());
         wrong += table.rows().stream().mapToLong(PerfTable.Row::wrong).filter(n -> n > 0).sum();
-        if (writes(child)) {
+        if (printsTable(child)) {
           child.table(table(collective, table));
         }
-        if (collective.equals("all_reduce") && !alone(child)) {
+        if (collective.equals("all_reduce") && !singleRank(child)) {
           best = best(table);
         }
         if (!table.ended().isEmpty()) {
           failed.add(collective);
           child.note(collective + ": " + table.ended());
-        } else if (table.rows().isEmpty() && writes(child)) {
+        } else if (table.rows().isEmpty() && printsTable(child)) {
           failed.add(collective);
           child.note(collective + ": no rows");
         }
@@ -79,9 +79,9 @@ final class Bandwidth {
       child.saveUnfinished("tables up to " + collective);
     }
     child.note(
-        alone(child)
-            ? "Measured by `scripts/perf` with 1 rank: nothing leaves the GPU, out-of-place is a"
-                + " copy and in-place may be nothing at all, and bus bandwidth says nothing."
+        singleRank(child)
+            ? "Measured by `scripts/perf` with 1 rank: no data leaves the GPU, out-of-place is a"
+                + " copy, in-place may do nothing, and bus bandwidth has no meaning."
             : "Measured by `scripts/perf` with a rank for each GPU.");
     child.note("The data of every row was checked.");
     child.end(
@@ -92,12 +92,12 @@ final class Bandwidth {
             + (failed.isEmpty() ? "" : "; failed: " + String.join(", ", failed)));
   }
 
-  private static boolean alone(Child child) {
+  private static boolean singleRank(Child child) {
     return child.size == 1 && child.layout == Layout.ONE_PROCESS;
   }
 
-  /** The bandwidth command prints its table in process 0 alone. */
-  private static boolean writes(Child child) {
+  /** Returns whether this process prints the table, as only process 0 does. */
+  private static boolean printsTable(Child child) {
     return child.layout != Layout.LAUNCHED || child.rank == 0;
   }
 
@@ -107,12 +107,12 @@ final class Bandwidth {
         .max(Comparator.comparingDouble(PerfTable.Row::busbw))
         .map(
             row ->
-                "all_reduce has up to %s GB/s of bus bandwidth; "
+                "all_reduce reaches %s GB/s bus bandwidth; "
                     .formatted(Table.rounded(row.busbw(), 2)))
         .orElse("");
   }
 
-  /** Counts how long the runs of a step take, and leaves out what would not end in time. */
+  /** Measures the runs of a step, and skips runs that would not finish in time. */
   static final class Timetable {
     private final Child child;
     private Duration before;
@@ -123,12 +123,12 @@ final class Bandwidth {
       this.before = child.elapsed();
     }
 
-    /** Returns whether the longest so far would end in time; if not, notes what is left out. */
+    /** Returns whether a run as long as the longest so far would finish in time; if not, adds a note. */
     boolean hasTimeFor(String what) {
       before = child.elapsed();
       boolean enough = child.left().compareTo(longest) >= 0;
       if (!enough) {
-        child.note(what + " is left out, for lack of time");
+        child.note(what + " is skipped for lack of time");
       }
       return enough;
     }
@@ -139,13 +139,13 @@ final class Bandwidth {
     }
   }
 
-  /** The flags of a table, which nccl-tests knows too, but for how many ranks there are. */
+  /** Returns the size flags of a table, which nccl-tests accepts too. */
   static List<String> sizes(Child child, boolean fine) {
     if (child.quick) {
       return List.of("-b", "8", "-e", "4K", "-f", "8", "-n", "2", "-w", "1");
     }
-    // A single rank only copies. Several reach their bus bandwidth with some hundred MiB.
-    String largest = alone(child) ? "128M" : "512M";
+    // A single rank only copies. Several ranks reach full bus bandwidth at some hundred MiB.
+    String largest = singleRank(child) ? "128M" : "512M";
     return fine
         ? List.of("-b", "8", "-e", largest, "-f", "2", "-n", "20", "-w", "5")
         : List.of("-b", "1K", "-e", largest, "-f", "8", "-n", "20", "-w", "5");
@@ -168,7 +168,7 @@ final class Bandwidth {
     return java(child, main, List.of());
   }
 
-  /** Likewise, with more flags for Java. */
+  /** Returns the start of a command line, with additional JVM flags. */
   static List<String> java(Child child, String main, List<String> more) {
     List<String> flags = new ArrayList<>(more);
     for (String library : List.of("io.nccl4j.nccl.library", "io.nccl4j.cudart.library")) {

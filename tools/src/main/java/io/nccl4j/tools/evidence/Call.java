@@ -10,10 +10,10 @@ import java.util.Locale;
 /**
  * One call of the cross-check.
  *
- * @param operation what is called; {@link Operation#SEND} stands for a ring of sends and receives
- * @param combine how it reduces; {@link Combine#NOTHING} where it only moves
- * @param count the count as NCCL's function takes it
- * @param root the root, where there is one
+ * @param operation the operation; {@link Operation#SEND} stands for a ring of sends and receives
+ * @param combine the reduction; {@link Combine#NOTHING} if data is only moved
+ * @param count the count argument of NCCL's function
+ * @param root the root, if the operation has one
  */
 record Call(
     Operation operation,
@@ -23,7 +23,7 @@ record Call(
     long count,
     int root,
     boolean inPlace) {
-  /** An operator, by name: a pre-multiplied sum belongs to one communicator. */
+  /** A reduction operator; a pre-multiplied sum belongs to a communicator, so it is only named here. */
   enum Combine {
     NOTHING,
     SUM,
@@ -33,7 +33,7 @@ record Call(
     AVG,
     MULSUM;
 
-    /** The operator, or null where there is none for all communicators. */
+    /** Returns the operator, or null if it is not common to all communicators. */
     ReduceOp op() {
       return switch (this) {
         case SUM -> ReduceOp.SUM;
@@ -57,7 +57,7 @@ record Call(
           Operation.SCATTER,
           Operation.SEND);
 
-  /** Returns every operation with every operator, of one type and count. */
+  /** Returns all operations with all operators, for one type and count. */
   static List<Call> all(DataType type, int ranks, long count, boolean inPlace, boolean reduced) {
     List<Call> calls = new ArrayList<>();
     for (Operation operation : REDUCTIONS) {
@@ -78,7 +78,7 @@ record Call(
     return calls;
   }
 
-  /** What a table calls it. */
+  /** Returns its label in tables. */
   String label() {
     String name = operation == Operation.SEND ? "send and recv" : operation.method();
     return combine == Combine.NOTHING ? name : name + " " + combine.name().toLowerCase(Locale.ROOT);
@@ -88,7 +88,7 @@ record Call(
     return operation != Operation.ALL_TO_ALL && operation != Operation.SEND;
   }
 
-  /** Elements that a rank that sends sends. */
+  /** Returns the number of elements that a sending rank sends. */
   long sendCount() {
     return switch (operation) {
       case REDUCE_SCATTER, ALL_TO_ALL, SCATTER -> ranks * count;
@@ -96,7 +96,7 @@ record Call(
     };
   }
 
-  /** Elements that a rank that receives receives. */
+  /** Returns the number of elements that a receiving rank receives. */
   long recvCount() {
     return switch (operation) {
       case ALL_GATHER, ALL_TO_ALL, GATHER -> ranks * count;
@@ -104,7 +104,7 @@ record Call(
     };
   }
 
-  /** Whether a rank has a result. */
+  /** Returns whether a rank has a result. */
   boolean receives(int rank) {
     return rank == root || (operation != Operation.REDUCE && operation != Operation.GATHER);
   }

@@ -21,32 +21,32 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * What it costs to enqueue an all-reduce of one element: through the contract with all its checks,
- * and by the generated binding alone, in turn.
+ * Measures the time to enqueue an all-reduce of one element, alternately through nccl4j's API with all
+ * its checks and through the generated bindings only.
  */
 final class CallLatency {
   private static final String TITLE = "ncclAllReduce of 1 float, 1 rank, nanoseconds per call";
   private static final List<String> COLUMNS =
-      List.of("", "contract", "least", "most", "binding alone", "least", "most", "ratio", "rounds");
+      List.of("", "nccl4j", "min", "max", "bindings only", "min", "max", "ratio", "rounds");
   private static final int ROUNDS = 15;
   private static final int CALLS = 20_000;
 
-  /** A stream takes about a thousand operations before enqueuing another waits for the GPU. */
+  /** A stream holds about a thousand operations; enqueuing more waits for the GPU. */
   private static final int ENQUEUED_AT_ONCE = 200;
 
   private static final int WARM_UP_ROUNDS = 5;
 
-  /** Fewer say nothing of how much the times vary. */
-  private static final int FEWEST_ROUNDS = 3;
+  /** The fewest rounds that show how much the times vary. */
+  private static final int MIN_ROUNDS = 3;
 
-  private static final Duration FOR_THE_END = Duration.ofSeconds(3);
+  private static final Duration END_MARGIN = Duration.ofSeconds(3);
 
   private final Child child;
   private final int calls;
   private final Stream stream;
   private final List<List<Object>> rows = new ArrayList<>();
 
-  /** One way of calling. */
+  /** One way to make the calls. */
   private interface Way {
     void enqueue(int times);
   }
@@ -78,18 +78,19 @@ final class CallLatency {
           times -> raw.allReduce(from, from, on, times));
       latency.compare(
           "out-of-place",
-          child.left().minus(FOR_THE_END),
+          child.left().minus(END_MARGIN),
           times -> contract(comm, send, recv, stream, times),
           times -> raw.allReduce(from, into, on, times));
       child.note(
-          "Medians of rounds of %d calls each, the two ways in turn; after every %d calls the stream is waited for, which is not timed."
+          ("Medians of rounds of %d calls each, alternating; after every %d calls the stream is"
+                  + " synchronized, which is not timed.")
               .formatted(latency.calls, ENQUEUED_AT_ONCE));
       child.end(Report.Verdict.PASSED, latency.summary());
     }
   }
 
   private String summary() {
-    return "%s ns per contract call in-place, %s ns by the binding alone"
+    return "%s ns per nccl4j call in-place, %s ns with the bindings only"
         .formatted(rows.getFirst().get(1), rows.getFirst().get(4));
   }
 
@@ -108,8 +109,8 @@ final class CallLatency {
     }
     List<Double> ours = new ArrayList<>();
     List<Double> theirs = new ArrayList<>();
-    int most = child.quick ? FEWEST_ROUNDS : ROUNDS;
-    while (ours.size() < FEWEST_ROUNDS || (ours.size() < most && System.nanoTime() < end)) {
+    int most = child.quick ? MIN_ROUNDS : ROUNDS;
+    while (ours.size() < MIN_ROUNDS || (ours.size() < most && System.nanoTime() < end)) {
       ours.add(time(contract));
       theirs.add(time(raw));
     }
@@ -151,7 +152,7 @@ final class CallLatency {
     return Table.rounded(nanoseconds, 1);
   }
 
-  /** A communicator of one rank, by the generated bindings alone. */
+  /** A communicator of one rank that uses only the generated bindings. */
   private static final class RawCommunicator implements AutoCloseable {
     private final MemorySegment comm;
 
@@ -175,7 +176,7 @@ final class CallLatency {
 
     private static void check(int result, String function) {
       if (result != 0) {
-        throw new IllegalStateException(function + " answered " + result);
+        throw new IllegalStateException(function + " returned " + result);
       }
     }
 

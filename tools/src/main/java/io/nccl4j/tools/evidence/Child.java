@@ -12,19 +12,19 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
 /**
- * The program of every step: runs what its first argument names and writes a {@link Report}. Exit
- * status 0, unless it failed.
+ * The main class of every step: runs the program that its first argument names and writes a {@link
+ * Report}. Its exit status is 0 unless the program failed.
  */
 public final class Child {
-  /** How much later than its deadline the process ends itself, should nobody have ended it. */
-  private static final Duration ORPHANED = Duration.ofSeconds(15);
+  /** The time after its deadline at which the process exits, if it has not been killed. */
+  private static final Duration ORPHAN_TIMEOUT = Duration.ofSeconds(15);
 
-  /** What a step does; it fills the child's report, and throws what it cannot go on after. */
+  /** The program of a step; it fills the child's report. */
   interface Program {
     void run(Child child) throws Exception;
   }
 
-  /** Ends a program of which this machine lacks something. */
+  /** Thrown by a program that cannot run on this machine. */
   static final class NotPossible extends Exception {
     private static final long serialVersionUID = 1;
 
@@ -48,7 +48,7 @@ public final class Child {
   @Option(names = "--size", description = "ranks; with --layout LAUNCHED those of this process")
   int size = 1;
 
-  @Option(names = "--meet", description = "where the ranks find each other: a folder, or a file")
+  @Option(names = "--meet", description = "rendezvous directory, or the file for the id")
   Path meet;
 
   @Option(names = "--suite", description = "a test class")
@@ -60,13 +60,13 @@ public final class Child {
   @Option(names = "--device")
   int device;
 
-  @Option(names = "--layout", description = "where the ranks of the bandwidth command are")
+  @Option(names = "--layout", description = "the layout of the ranks of the bandwidth command")
   Bandwidth.Layout layout = Bandwidth.Layout.ONE_PROCESS;
 
-  @Option(names = "--backend", description = "that of the bandwidth command")
+  @Option(names = "--backend", description = "the backend of the bandwidth command")
   String backend = "nccl";
 
-  @Option(names = "--page", description = "where charts are written")
+  @Option(names = "--page", description = "the file for the charts")
   Path page;
 
   @Option(names = "--binaries")
@@ -84,18 +84,18 @@ public final class Child {
 
   Child() {}
 
-  /** Runs one program and ends the process. */
+  /** Runs one program and exits. */
   public static void main(String[] args) {
     Child child = new Child();
     new CommandLine(child).parseArgs(args);
-    child.endWhenOrphaned();
+    child.exitWhenOrphaned();
     int status = child.run();
-    // Ends at once what a failed program has left behind.
+    // halt() ends the process even if a failed program left threads running.
     Runtime.getRuntime().halt(status);
   }
 
-  private void endWhenOrphaned() {
-    Duration longest = Duration.ofSeconds(deadline).plus(ORPHANED);
+  private void exitWhenOrphaned() {
+    Duration longest = Duration.ofSeconds(deadline).plus(ORPHAN_TIMEOUT);
     Thread.ofPlatform()
         .daemon()
         .name("evidence-deadline")
@@ -141,7 +141,7 @@ public final class Child {
       case "sweep" -> SweepCharts::run;
       case "latency" -> CallLatency::run;
       case "nccl-tests" -> NcclTests::run;
-      default -> throw new IllegalArgumentException("there is no program " + name);
+      default -> throw new IllegalArgumentException("unknown program " + name);
     };
   }
 
@@ -150,7 +150,7 @@ public final class Child {
     return Duration.ofNanos(System.nanoTime() - start);
   }
 
-  /** Returns what is left of the deadline, with a tenth of it kept back for the ending. */
+  /** Returns the time left until nine tenths of the deadline; the rest is for the end of the program. */
   Duration left() {
     return Duration.ofSeconds(deadline).multipliedBy(9).dividedBy(10).minus(elapsed());
   }
@@ -159,7 +159,7 @@ public final class Child {
     facts.put(name, value);
   }
 
-  /** Shows a table, in place of an earlier one with the same title. */
+  /** Adds a table, or replaces the one with the same title. */
   void table(Table table) {
     tables.removeIf(earlier -> earlier.title().equals(table.title()));
     tables.add(table);
@@ -169,13 +169,13 @@ public final class Child {
     notes.add(note);
   }
 
-  /** Says how it ended, in one line. */
+  /** Sets the verdict and a summary in one line. */
   void end(Report.Verdict newVerdict, String newSummary) {
     verdict = newVerdict;
     summary = newSummary;
   }
 
-  /** Writes what there is so far, which counts if the process is killed. */
+  /** Writes the report so far, which counts if the process is killed. */
   void saveUnfinished(String soFar) throws IOException {
     write(Report.Verdict.UNFINISHED, soFar);
   }

@@ -13,9 +13,9 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 
 /**
- * The library's own contract suite. All topics share one process, which costs the start of Java,
- * CUDA and NCCL once. A topic that fails, crashes or hangs ends its process, and the topics after
- * it go on in a new one: an error that makes the GPU unusable for a process costs one topic.
+ * Runs nccl4j's contract suite. All topics share one process, so that Java, CUDA and NCCL start only
+ * once. After a topic that fails, crashes or hangs, the remaining topics run in a new process: an
+ * error that makes the GPU unusable for a process affects only one topic.
  */
 final class ContractSuite {
   static final String PASSED = "passed";
@@ -28,23 +28,23 @@ final class ContractSuite {
 
   private static final int RESULT = 1;
 
-  /** What training is made of; the other topics come after these, by their names. */
+  /** The topics that training needs; the others follow, by name. */
   private static final List<String> FIRST_TOPICS =
       List.of("Collectives", "PointToPoint", "Groups", "Streams", "Buffers", "Graphs", "Lifecycle");
 
   private static final List<String> FEW_TOPICS = List.of("Backends", "Groups", "PointToPoint");
 
-  /** Those of which most tests leave it open where the other ranks are. */
+  /** The topics most of whose tests can run with one rank per process. */
   private static final List<String> TOPICS_ACROSS_PROCESSES =
       List.of("PointToPoint", "Collectives", "Groups", "PreMulSum", "Split");
 
   /**
-   * Longer than any test that is well takes, and than the 30 s for which one process waits for the
-   * other to come to the same test.
+   * Longer than any test that passes, and longer than the 30 s for which one process waits for the
+   * other to reach the same test.
    */
   private static final Duration LONGEST_TEST = Duration.ofSeconds(40);
 
-  private static final Duration FOR_THE_END = Duration.ofSeconds(2);
+  private static final Duration END_MARGIN = Duration.ofSeconds(2);
   private static final String LOG = "topics.log";
   private static final String CALLED = "called.txt";
 
@@ -65,7 +65,7 @@ final class ContractSuite {
     Path work = Files.createTempDirectory(child.report.toAbsolutePath().getParent(), "contract");
     try (StepRunner runner = new StepRunner(work, work.resolve(LOG))) {
       ContractSuite suite = new ContractSuite(child, runner, work);
-      List<String> left = suite.chosen();
+      List<String> left = suite.topicsToRun();
       while (!left.isEmpty() && suite.hasTime()) {
         left = suite.run(left);
       }
@@ -73,7 +73,7 @@ final class ContractSuite {
     }
   }
 
-  private List<String> chosen() throws ClassNotFoundException {
+  private List<String> topicsToRun() throws ClassNotFoundException {
     if (!child.topics.isEmpty()) {
       return child.topics;
     }
@@ -83,10 +83,10 @@ final class ContractSuite {
     return child.quick ? FEW_TOPICS : topics(child.suite).keySet().stream().toList();
   }
 
-  /** Returns the inner classes of a suite, or of what it extends, by their simple names. */
+  /** Returns the inner classes of a suite and its superclasses, by simple name. */
   static Map<String, Class<?>> topics(String suite) throws ClassNotFoundException {
     Map<String, Class<?>> all = new TreeMap<>();
-    // Not initialised: the suite's fields may want a GPU.
+    // Not initialised: static fields of the suite may need a GPU.
     Class<?> declaring = Class.forName(suite, false, ContractSuite.class.getClassLoader());
     while (declaring != null) {
       for (Class<?> nested : declaring.getDeclaredClasses()) {
@@ -104,7 +104,7 @@ final class ContractSuite {
     return ordered;
   }
 
-  /** Runs topics in a process, and returns those that it has not come to. */
+  /** Runs topics in a process, and returns those that it did not reach. */
   private List<String> run(List<String> topics) throws IOException {
     Outcome outcome = runner.run(step(topics));
     processes++;
@@ -114,7 +114,7 @@ final class ContractSuite {
       Files.delete(log);
     }
     outcome.report().tables().stream()
-        .filter(table -> table.title().equals(ContractTopics.ENDED))
+        .filter(table -> table.title().equals(ContractTopics.COMPLETED))
         .flatMap(table -> table.rows().stream())
         .forEach(this::add);
     int ended =
@@ -130,17 +130,17 @@ final class ContractSuite {
     child.note(broken + ": " + outcome.report().summary());
     add(brokenRow(broken, outcome));
     if (child.meet != null) {
-      child.note("The topics after " + broken + " are left out: its processes are not together.");
+      child.note("Topics after " + broken + " are skipped: the processes are no longer in step.");
       return List.of();
     }
     return rest.subList(1, rest.size());
   }
 
   private boolean hasTime() {
-    return child.left().compareTo(FOR_THE_END) > 0;
+    return child.left().compareTo(END_MARGIN) > 0;
   }
 
-  /** Returns the row of a topic that its process has not survived. */
+  /** Returns the row of a topic during which its process crashed or hung. */
   private static List<Object> brokenRow(String topic, Outcome outcome) {
     Map<String, String> facts = outcome.report().facts();
     List<Object> row = new ArrayList<>(List.of(topic, outcome.status().label()));
@@ -161,7 +161,7 @@ final class ContractSuite {
 
   private Step step(List<String> topics) {
     List<String> flags = new ArrayList<>();
-    // The tests keep a list of the native functions that they call.
+    // The tests record the native functions that they call.
     flags.add("-Djextract.trace.downcalls=true");
     flags.add("-Dtest.downcalls=" + work.resolve(CALLED));
     List<String> words = Bandwidth.java(child, Child.class.getName(), flags);
@@ -196,14 +196,14 @@ final class ContractSuite {
     child.fact("processes", "" + processes);
     child.table(
         new Table(
-            "tests of %s by topic; a new process after each that has not passed"
+            "tests of %s by topic; a new process after each topic that did not pass"
                 .formatted(child.suite),
             COLUMNS,
             rows));
     if (child.quick) {
-      child.note("only these topics of the suite, since the run is a quick one");
+      child.note("only these topics of the suite, because of --quick");
     }
-    String late = left.isEmpty() ? "" : "; left out, for lack of time: " + String.join(", ", left);
+    String late = left.isEmpty() ? "" : "; skipped for lack of time: " + String.join(", ", left);
     boolean passed = bad.isEmpty() && count(PASSED) > 0;
     child.end(
         passed ? Report.Verdict.PASSED : Report.Verdict.FAILED,

@@ -17,26 +17,25 @@ import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
 import org.junit.platform.launcher.core.LauncherFactory;
 
 /**
- * Topics of the library's own contract suite, one after the other, as its tests run them. Ends
- * after the first topic that has failed, since a failure may leave the GPU, or NCCL, unusable for
- * the process. The report is written before each test, so that a crash or a hang leaves what went
- * before and what it was in.
+ * Runs topics of nccl4j's contract suite, one after the other. Stops after the first topic that
+ * fails, since a failure may leave the GPU or NCCL unusable for the process. The report is written
+ * before each test, so that after a crash or a hang it has the earlier results and the test's name.
  */
 final class ContractTopics implements TestExecutionListener {
-  /** A table of the topics that have ended. */
-  static final String ENDED = "topics that have ended";
+  /** The title of the table of completed topics. */
+  static final String COMPLETED = "completed topics";
 
-  /** A fact: the topic that is being run. */
+  /** The name of a fact: the topic that is running. */
   static final String TOPIC = "topic";
 
-  private static final int MOST_NOTES = 40;
+  private static final int MAX_NOTES = 40;
 
   private final Child child;
   private final Map<String, Class<?>> nested;
-  private final List<List<Object>> ended = new ArrayList<>();
+  private final List<List<Object>> completed = new ArrayList<>();
   private final List<String> failures = new ArrayList<>();
   private final Map<String, Integer> skips = new LinkedHashMap<>();
-  private String running = "nothing yet";
+  private String running = "no test";
   private long passed;
   private long failed;
   private long skipped;
@@ -51,7 +50,7 @@ final class ContractTopics implements TestExecutionListener {
     if (child.meet != null) {
       System.setProperty("test.process.rank", "" + child.rank);
       System.setProperty("test.process.folder", child.meet.toString());
-      // Any number will do that all processes of the step have in common.
+      // Any number that all processes of the step share.
       System.setProperty("test.seed", "" + Integer.toUnsignedLong(child.meet.hashCode()));
     }
     Launcher launcher = LauncherFactory.create();
@@ -74,7 +73,7 @@ final class ContractTopics implements TestExecutionListener {
             .selectors(
                 DiscoverySelectors.selectNestedClass(
                     List.of(Class.forName(child.suite)), nested.get(topic)))
-            // A test that hangs fails, in a thread of its own: native code hears no interrupt.
+            // In a separate thread, since native code cannot be interrupted: a test that hangs fails.
             .configurationParameter("junit.jupiter.execution.timeout.default", "60 s")
             .configurationParameter(
                 "junit.jupiter.execution.timeout.thread.mode.default", "SEPARATE_THREAD")
@@ -85,11 +84,11 @@ final class ContractTopics implements TestExecutionListener {
     String result =
         failed > 0
             ? Outcome.Status.FAILED.label()
-            // A topic of which nothing was run has not passed.
+            // A topic without a test that ran has not passed.
             : passed > 0 ? Outcome.Status.PASSED.label() : Outcome.Status.NOT_POSSIBLE.label();
-    ended.add(List.of(topic, result, passed, failed, skipped, seconds));
-    child.table(new Table(ENDED, ContractSuite.COLUMNS, List.copyOf(ended)));
-    child.saveUnfinished("ended after " + topic);
+    completed.add(List.of(topic, result, passed, failed, skipped, seconds));
+    child.table(new Table(COMPLETED, ContractSuite.COLUMNS, List.copyOf(completed)));
+    child.saveUnfinished("stopped after " + topic);
   }
 
   @Override
@@ -145,17 +144,17 @@ final class ContractTopics implements TestExecutionListener {
     child.fact(ContractSuite.FAILED, "" + failed);
     child.fact(ContractSuite.SKIPPED, "" + skipped);
     try {
-      child.saveUnfinished("ended while in " + running);
+      child.saveUnfinished("stopped in " + running);
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
   }
 
   private void finish() {
-    failures.stream().limit(MOST_NOTES).forEach(failure -> child.note("FAILED " + failure));
+    failures.stream().limit(MAX_NOTES).forEach(failure -> child.note("FAILED " + failure));
     skips.forEach((reason, count) -> child.note("skipped " + count + ": " + reason));
     child.end(
         failures.isEmpty() ? Report.Verdict.PASSED : Report.Verdict.FAILED,
-        ended.size() + " topics have ended");
+        completed.size() + " topics completed");
   }
 }

@@ -18,18 +18,18 @@ import java.util.Map;
 import java.util.stream.IntStream;
 
 /**
- * Every collective, type and operator, in-place and out-of-place, on NCCL and on the reference
- * backend with the same inputs; the results must be the same bits.
+ * Runs every collective, type and operator, in-place and out-of-place, on NCCL and on the reference
+ * backend with the same inputs. The results must be bitwise equal.
  */
 final class CrossCheck {
-  /** The most telling first: two processes on one GPU may have no time for all. */
+  /** The most useful first: two processes on one GPU may not have time for all. */
   private static final long[] COUNTS = {255, 1, 4097, 3, 65_537, 524_287};
 
   private static final long[] FEW_COUNTS = {1, 17};
-  private static final int LARGEST_NOTES = 20;
+  private static final int MAX_NOTES = 20;
 
-  /** From one count to the next takes at most so many times as long; the data grows more. */
-  private static final int LARGEST_STEP = 6;
+  /** The largest ratio of the times for one count and the one before; the data grows more. */
+  private static final int MAX_TIME_RATIO = 6;
 
   private static final Duration FOR_OTHER_CHECKS = Duration.ofSeconds(15);
 
@@ -42,7 +42,7 @@ final class CrossCheck {
   private long differences;
   private int noted;
 
-  /** How many calls of one kind were compared, and how many of them differed. */
+  /** The number of compared calls of one kind, and of those that differ. */
   private static final class Totals {
     private int compared;
     private int different;
@@ -78,7 +78,7 @@ final class CrossCheck {
     }
   }
 
-  /** A GPU may be too old for it; NCCL backend and ranks agree on that before any call. */
+  /** Returns whether the GPUs are new enough; all ranks agree on this before the first call. */
   private boolean reducesFloat8() {
     Communicator comm = nccl.comm();
     try (Buffer one = comm.newBuffer(DataType.FLOAT8E4M3, 1)) {
@@ -87,7 +87,7 @@ final class CrossCheck {
       nccl.stream().synchronize();
       return true;
     } catch (IllegalArgumentException tooOld) {
-      child.note("reductions of float8 are left out: " + tooOld.getMessage());
+      child.note("reductions of float8 are skipped: " + tooOld.getMessage());
       return false;
     }
   }
@@ -96,8 +96,8 @@ final class CrossCheck {
     List<String> done = new ArrayList<>();
     Duration last = Duration.ZERO;
     for (long count : child.quick ? FEW_COUNTS : COUNTS) {
-      if (!allHaveTime(last.multipliedBy(LARGEST_STEP).plus(FOR_OTHER_CHECKS))) {
-        child.note("count " + count + " and those after it are left out, for lack of time");
+      if (!allHaveTime(last.multipliedBy(MAX_TIME_RATIO).plus(FOR_OTHER_CHECKS))) {
+        child.note("count " + count + " and those after it are skipped for lack of time");
         break;
       }
       Duration start = child.elapsed();
@@ -115,7 +115,7 @@ final class CrossCheck {
     }
   }
 
-  /** The ranks go on together or not at all. */
+  /** Returns whether all ranks have enough time, so that they continue or stop together. */
   private boolean allHaveTime(Duration needed) {
     int late = child.left().compareTo(needed) < 0 ? 1 : 0;
     MemorySegment spent = MemorySegment.ofArray(new int[] {late});
@@ -127,7 +127,7 @@ final class CrossCheck {
     }
   }
 
-  /** Enqueues all calls, then looks at their results. */
+  /** Enqueues all calls, then compares their results. */
   private void compare(List<Call> calls, long seed) {
     List<Buffer> actual = new ArrayList<>();
     List<Buffer> expected = new ArrayList<>();
@@ -173,14 +173,14 @@ final class CrossCheck {
 
   private void note(Call call, MemorySegment actual, MemorySegment right, long at) {
     noted++;
-    if (noted > LARGEST_NOTES) {
+    if (noted > MAX_NOTES) {
       return;
     }
-    String what = "elements behind the result were written";
+    String what = "elements after the result were overwritten";
     if (at >= 0) {
       long element = at / call.type().bytes();
       what =
-          "element %d is %s, on the reference %s"
+          "element %d is %s, reference %s"
               .formatted(element, element(call, actual, element), element(call, right, element));
     }
     child.note("rank %d: %s: %s".formatted(child.rank, call, what));
@@ -194,9 +194,9 @@ final class CrossCheck {
 
   private void finish(int broken) {
     child.note(
-        "Compared bit for bit, with no tolerance: floats of random mantissas where one operation is"
-            + " rounded once, small even numbers for averages and pre-multiplied sums, any bits"
-            + " where data is only moved. Elements behind each result must be untouched.");
+        "Compared bit for bit, with no tolerance: floats with random mantissas where one operation"
+            + " is rounded once, small even numbers for averages and pre-multiplied sums, random"
+            + " bits where data is only moved. Elements after each result must be unchanged.");
     child.end(
         differences + broken == 0 ? Report.Verdict.PASSED : Report.Verdict.FAILED,
         summary() + (broken == 0 ? "" : "; " + broken + " other checks failed"));
@@ -221,6 +221,6 @@ final class CrossCheck {
           }
           rows.add(row);
         });
-    return new Table("NCCL against the reference backend, as rank " + child.rank, columns, rows);
+    return new Table("NCCL compared with the reference backend, rank " + child.rank, columns, rows);
   }
 }

@@ -21,7 +21,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** What the machine has: devices, driver, libraries, versions. */
+/** Reports devices, driver, libraries and versions of the machine. */
 final class DeviceReport {
   static final String DEVICE = "device";
   static final String DEVICES = "devices";
@@ -31,7 +31,7 @@ final class DeviceReport {
   static final String STAND_IN = "libraries are";
   static final String DRIVER = "nvidia-smi driver_version";
 
-  /** The function that only the stand-in of the tests has. */
+  /** A function that only the stand-in of the tests has. */
   private static final String STAND_IN_FUNCTION = "nccl4j_standin_name";
 
   private static final String UNKNOWN = "unknown";
@@ -78,8 +78,8 @@ final class DeviceReport {
     }
   }
 
-  /** Returns what the stand-in says of itself, or nothing if the library is NCCL. */
-  @SuppressWarnings("restricted") // Not a function of NCCL: the bindings do not have it.
+  /** Returns the description of the stand-in; empty if the library is NCCL. */
+  @SuppressWarnings("restricted") // The bindings lack this function, which is not NCCL's.
   private static Optional<String> standIn(Path library) {
     return SymbolLookup.libraryLookup(library, Arena.global())
         .find(STAND_IN_FUNCTION)
@@ -116,13 +116,13 @@ final class DeviceReport {
     }
     if (!process.waitFor(10, TimeUnit.SECONDS)) {
       process.destroyForcibly();
-      child.note("nvidia-smi did not answer within 10 s");
+      child.note("nvidia-smi did not finish within 10 s");
       return;
     }
-    String answer = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    String[] values = answer.lines().findFirst().orElse("").split(", *", -1);
+    String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    String[] values = output.lines().findFirst().orElse("").split(", *", -1);
     if (process.exitValue() != 0 || values.length != SMI_FIELDS.size()) {
-      child.note("nvidia-smi answered: " + answer.strip());
+      child.note("nvidia-smi printed: " + output.strip());
       return;
     }
     for (int i = 0; i < values.length; i++) {
@@ -130,7 +130,7 @@ final class DeviceReport {
     }
   }
 
-  /** Returns the kernel's part of the driver, which is there where nvidia-smi may not be. */
+  /** Returns the version of the kernel module, which is known even without nvidia-smi. */
   private static Optional<String> kernelDriver() {
     String version = matched("/proc/driver/nvidia/version", "(?m)^NVRM version: *(.*)$");
     return version.equals(UNKNOWN)
@@ -142,7 +142,7 @@ final class DeviceReport {
     child.fact("processor", matched("/proc/cpuinfo", "(?m)^model name\\s*: (.*)$"));
     child.fact("processors", "" + Runtime.getRuntime().availableProcessors());
     child.fact("memory", matched("/proc/meminfo", "(?m)^MemTotal: *(.*)$"));
-    // Only the numbers: what stands behind them is the provider's name for it.
+    // Only the numbers: the suffix may name the provider.
     Matcher kernel = Pattern.compile("[0-9.]+").matcher(System.getProperty("os.version"));
     child.fact(
         "system", System.getProperty("os.name") + (kernel.find() ? " " + kernel.group() : ""));
@@ -154,7 +154,7 @@ final class DeviceReport {
       Matcher matcher = Pattern.compile(pattern).matcher(Files.readString(Path.of(file)));
       return matcher.find() ? matcher.group(1).strip() : UNKNOWN;
     } catch (IOException e) {
-      // All other steps need what this one has found out before, and none of them this.
+      // Not needed by any other step.
       return UNKNOWN;
     }
   }
@@ -168,7 +168,7 @@ final class DeviceReport {
         .orElse("not glibc");
   }
 
-  /** Returns the machine's name without asking the network. */
+  /** Returns the host name, without a network lookup. */
   static String hostName() {
     try {
       return Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();

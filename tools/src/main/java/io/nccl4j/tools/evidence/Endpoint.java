@@ -12,9 +12,9 @@ import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
 
-/** One rank that carries out {@link Call}s, on whichever backend its communicator is of. */
+/** One rank that executes {@link Call}s with the backend of its communicator. */
 final class Endpoint implements AutoCloseable {
-  /** Elements behind each result that must stay as they are. */
+  /** The number of elements after each result that must not change. */
   private static final int GUARD = 16;
 
   private static final byte POISON = 0x55;
@@ -37,7 +37,7 @@ final class Endpoint implements AutoCloseable {
     return stream;
   }
 
-  /** Enqueues a call with its input; the buffer that comes back holds the result, then a guard. */
+  /** Enqueues a call; the returned buffer holds the result, followed by a guard. */
   Buffer start(Call call, MemorySegment input) {
     long larger = Math.max(call.sendCount(), call.recvCount());
     Buffer result = allocate(call.type(), (call.inPlace() ? larger : call.recvCount()) + GUARD);
@@ -94,25 +94,25 @@ final class Endpoint implements AutoCloseable {
         });
   }
 
-  /** Powers of two, so that it does not matter whether the product is rounded before the sum. */
+  /** Returns a pre-multiplied sum by a power of two, so rounding the product has no effect. */
   private ReduceOp multiplier(DataType type) {
     return multipliers.computeIfAbsent(type, t -> comm.newPreMulSum(t, 1 << (comm.rank() & 1)));
   }
 
-  /** Returns where a rank's result lies in what {@link #start} gave, in elements. */
+  /** Returns the offset of a rank's result in the buffer from {@link #start}, in elements. */
   static long resultOffset(Call call, int rank) {
     boolean slice = call.inPlace() && call.sendCount() > call.recvCount();
     return slice ? rank * call.count() : 0;
   }
 
-  /** Returns a buffer's bytes when the stream has passed all before. */
+  /** Copies a buffer to the host, after the work enqueued before. */
   MemorySegment download(Buffer buffer) {
     MemorySegment bytes = MemorySegment.ofArray(new byte[Math.toIntExact(buffer.byteSize())]);
     buffer.copyTo(bytes, stream);
     return bytes;
   }
 
-  /** Returns whether the guard behind a downloaded result is untouched. */
+  /** Returns whether the guard after a downloaded result is unchanged. */
   static boolean guarded(Call call, MemorySegment downloaded) {
     long guard = (long) GUARD * call.type().bytes();
     return downloaded

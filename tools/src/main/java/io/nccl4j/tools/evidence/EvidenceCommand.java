@@ -25,43 +25,43 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Parameters;
 
-/** The command: runs all steps and writes what they saw. */
+/** The {@code gpu-evidence} command: runs the steps and writes their results. */
 @Command(
     name = "gpu-evidence",
     sortOptions = false,
     usageHelpWidth = 100,
     customSynopsis = "scripts/gpu-evidence [--quick] [--steps NAME,...] OUT",
-    header = "Shows what nccl4j does on the GPU of this machine.",
+    header = "Tests and measures nccl4j on the GPUs of this machine.",
     description = {
-      "Writes OUT/evidence.json, OUT/evidence.md and, with all output of all programs, OUT/evidence.log.",
-      "OUT is made if it is not there. A run of all steps replaces the evidence in it; with --steps",
-      "only those steps, if device, number of devices and NCCL are the same."
+      "Writes OUT/evidence.json, OUT/evidence.md and OUT/evidence.log, the output of all programs.",
+      "Creates OUT if it does not exist. A run of all steps replaces the evidence in OUT; a run",
+      "with --steps replaces only those steps; device, number of devices and NCCL must be the same."
     },
     footer = {
       "",
-      "Each step is a process with a deadline; one that fails, crashes or hangs is reported, and the",
-      "rest goes on. Started by a launcher (mpirun, torchrun --no-python, srun), also on several hosts,",
-      "it runs device and bandwidth-launched, and rank 0 writes OUT: see launch/README.md.",
-      "The libraries are found as always (NCCL4J_NCCL_LIBRARY and NCCL4J_CUDART_LIBRARY name others).",
-      "NCCL_TESTS_DIR names a folder with the programs of nccl-tests, or its checkout, to run beside ours.",
+      "A step that fails, crashes or exceeds its deadline is reported, and the next one runs.",
+      "Started by a launcher (mpirun, torchrun --no-python, srun), also on several hosts, it runs",
+      "device and bandwidth-launched, and rank 0 writes OUT: see launch/README.md.",
+      "NCCL4J_NCCL_LIBRARY and NCCL4J_CUDART_LIBRARY select the libraries, as for any program.",
+      "NCCL_TESTS_DIR names a directory with the programs of nccl-tests, or its checkout.",
       "Exit status: 0 every step passed or is not possible here, 1 a step failed, 2 bad arguments."
     })
 public final class EvidenceCommand {
   private static final int FAILED = 1;
   private static final int BAD_ARGUMENTS = 2;
 
-  /** What a run may take even where its steps together need less: the rest is for the last ones. */
+  /** The least time limit of a run; time beyond the sum of the deadlines goes to later steps. */
   private static final Duration LIMIT = Duration.ofSeconds(470);
 
-  private static final int TELLING_NAMES = 4;
+  private static final int LIBRARY_NAMES = 4;
 
-  @Parameters(index = "0", paramLabel = "OUT", description = "the folder for the results")
+  @Parameters(index = "0", paramLabel = "OUT", description = "the directory for the results")
   Path folder;
 
   @Option(
       names = "--quick",
       description =
-          "tiny sizes and few repetitions: shows that the command works, measures nothing")
+          "tiny sizes and few repetitions: tests the command; the times are not measurements")
   boolean quick;
 
   @Option(
@@ -69,13 +69,13 @@ public final class EvidenceCommand {
       split = ",",
       paramLabel = "NAME",
       description =
-          "only these steps, or groups of them (and device, which the others need); default all")
+          "run only these steps or groups (and device, which the others need); default all")
   List<String> steps = List.of();
 
   @Option(
       names = {"-h", "--help"},
       usageHelp = true,
-      description = "show this")
+      description = "show this help")
   boolean help;
 
   private final PrintStream out;
@@ -88,7 +88,7 @@ public final class EvidenceCommand {
     this.environment = environment;
   }
 
-  /** Runs the command and ends the process with its status. */
+  /** Runs the command and exits with its status. */
   public static void main(String[] args) {
     System.exit(new EvidenceCommand(System.out, System.err, System.getenv()).run(args));
   }
@@ -101,7 +101,7 @@ public final class EvidenceCommand {
       if (help) {
         commandLine.usage(out);
         out.println();
-        out.println("Steps, in their order, by groups:");
+        out.println("Steps in order, by group:");
         for (String group : EvidencePlan.GROUPS) {
           List<String> steps =
               EvidencePlan.NAMES.stream().filter(name -> name.startsWith(group)).toList();
@@ -128,7 +128,7 @@ public final class EvidenceCommand {
                 .distinct()
                 .toList();
         throw new ParameterException(
-            commandLine, "--steps has " + step + "; there are " + String.join(", ", names));
+            commandLine, "--steps: unknown step " + step + "; known: " + String.join(", ", names));
       }
     }
   }
@@ -143,7 +143,7 @@ public final class EvidenceCommand {
       earlier = prepareFolder(commandLine, launch);
     } catch (ParameterException | IOException e) {
       if (launch.size() > 1) {
-        // The other ranks would wait for this one until their deadline.
+        // Without this rank, the others would wait until their deadline.
         follow(launch);
       }
       throw e;
@@ -157,17 +157,17 @@ public final class EvidenceCommand {
     }
   }
 
-  /** Makes OUT where it is missing, and returns what is to be kept of an earlier run. */
+  /** Creates OUT if it does not exist, and returns the steps of an earlier run to keep. */
   private Run.Earlier prepareFolder(CommandLine commandLine, LaunchEnvironment launch)
       throws IOException {
     if (Files.exists(folder) && !Files.isDirectory(folder)) {
-      throw new ParameterException(commandLine, "OUT is " + folder + ", which is no folder");
+      throw new ParameterException(commandLine, "OUT is " + folder + ", which is not a directory");
     }
     try {
       Files.createDirectories(folder);
     } catch (IOException e) {
       throw new ParameterException(
-          commandLine, "OUT is " + folder + ", which cannot be made: " + e, e);
+          commandLine, "OUT is " + folder + ", which cannot be created: " + e, e);
     }
     if (!steps.isEmpty() || launch.size() > 1) {
       return earlier();
@@ -187,12 +187,12 @@ public final class EvidenceCommand {
     }
     if (launch.size() > 1 && !EvidencePlan.selects(steps, EvidencePlan.LAUNCHED)) {
       throw new ParameterException(
-          commandLine, "started by a launcher, there is no step but " + EvidencePlan.LAUNCHED);
+          commandLine, "a run started by a launcher has no step but " + EvidencePlan.LAUNCHED);
     }
     if (launch.size() == 1 && steps.contains(EvidencePlan.LAUNCHED)) {
       throw new ParameterException(
           commandLine,
-          EvidencePlan.LAUNCHED + " is for runs that a launcher starts, such as mpirun");
+          EvidencePlan.LAUNCHED + " needs a launcher, such as mpirun");
     }
     return launch;
   }
@@ -202,7 +202,7 @@ public final class EvidenceCommand {
     return Files.exists(json) ? Run.Earlier.read(json) : Run.Earlier.NONE;
   }
 
-  /** Takes part in the launched step, and writes nothing. */
+  /** Runs the launched step on a rank that writes no results. */
   private int follow(LaunchEnvironment launch) throws IOException {
     Path work = Files.createTempDirectory("nccl4j-evidence");
     try (StepRunner runner = new StepRunner(work, work.resolve("evidence.log"))) {
@@ -218,12 +218,12 @@ public final class EvidenceCommand {
     }
   }
 
-  /** What could not be killed may still write there; the results are elsewhere. */
+  /** Deletes the working directory, unless a process that could not be killed still writes there. */
   private void clear(Path work) {
     try {
       OutputFile.deleteFolder(work);
     } catch (IOException e) {
-      err.println("gpu-evidence: " + work + " is left behind: " + e);
+      err.println("gpu-evidence: " + work + " cannot be deleted: " + e);
     }
   }
 
@@ -252,7 +252,7 @@ public final class EvidenceCommand {
     String difference = earlier.difference(new Run(source, quick, machine, recorded));
     if (!difference.isEmpty()) {
       if (launch.size() > 1) {
-        // The other ranks would wait for this one until their deadline.
+        // Without this rank, the others would wait until their deadline.
         run(runner, plan.launched(machine, launch));
       }
       err.println("gpu-evidence: " + difference);
@@ -269,21 +269,21 @@ public final class EvidenceCommand {
     long end = start + (needed.compareTo(LIMIT) > 0 ? needed : LIMIT).toNanos();
     if (machine.usable()) {
       out.printf(
-          "steps to come: %d, at most %d s%n",
+          "remaining steps: %d, at most %d s%n",
           rest.size(), Duration.ofNanos(end - System.nanoTime()).toSeconds());
     } else {
-      out.println("no usable GPU; the other steps are skipped, and scripts/doctor says why");
+      out.println("no usable GPU; the other steps are skipped; scripts/doctor reports why");
     }
-    Run run = new Run(source, quick, machine, List.copyOf(recorded)).over(earlier.steps());
+    Run run = new Run(source, quick, machine, List.copyOf(recorded)).mergedWith(earlier.steps());
     write(run, work);
     Duration later = needed.minus(plan.first().deadline());
     for (Step step : rest) {
-      // What the steps before have left, but never what those after it need.
+      // All the remaining time, except the deadlines of the steps that follow.
       later = later.minus(step.deadline());
       Duration allowed = Duration.ofNanos(end - System.nanoTime()).minus(later);
       recorded.add(new Run.Recorded(run(runner, step.withDeadline(allowed)), source));
-      run = new Run(source, quick, machine, List.copyOf(recorded)).over(earlier.steps());
-      // Written after each step, so that even a machine that dies leaves what there was.
+      run = new Run(source, quick, machine, List.copyOf(recorded)).mergedWith(earlier.steps());
+      // Written after each step, to keep the results if the machine crashes.
       write(run, work);
     }
     out.println(Page.verdict(run.outcomes()));
@@ -341,10 +341,10 @@ public final class EvidenceCommand {
         .word(DeviceReport.hostName(), "$HOSTNAME");
   }
 
-  /** Returns what is left of a library's path without the end that tells where it came from. */
+  /** Returns a library's path without its last names, which show how it was installed. */
   private static Path outer(Path library) {
     Path outer = library.toAbsolutePath();
-    for (int i = 0; i < TELLING_NAMES && outer.getNameCount() > 0; i++) {
+    for (int i = 0; i < LIBRARY_NAMES && outer.getNameCount() > 0; i++) {
       outer = outer.getParent();
     }
     return outer;

@@ -13,22 +13,22 @@ import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 
 /**
- * Which steps there are, in their order, and how each is started on the machine at hand.
+ * The steps, in order, and the commands that run them on a machine.
  *
- * <p>The seconds of a step are what it has however long the steps before it took; what those have
- * left is added. On one GPU they add up to 470, which {@code EvidencePlanTest} holds: with ten
- * seconds for the command itself all steps end within 8 minutes, even if every one of them hangs.
+ * <p>The seconds of a step are its guaranteed time; time that earlier steps did not use is added. On
+ * one GPU they sum to at most 470, which {@code EvidencePlanTest} checks: with ten seconds for the
+ * command itself, all steps end within 8 minutes even if every one of them hangs.
  */
 final class EvidencePlan {
-  /** What {@code --steps} takes for all steps whose names begin so, in the order of the steps. */
+  /** The groups that {@code --steps} accepts: prefixes of step names, in the order of the steps. */
   static final List<String> GROUPS =
       List.of(
           "device", "prediction", "bandwidth", "latency", "nccl-tests", "cross-check", "contract");
 
-  /** The step of a run that a launcher has started once for each rank. */
+  /** The step of a run that a launcher starts once for each rank. */
   static final String LAUNCHED = "bandwidth-launched";
 
-  /** The names of all steps, in their order. */
+  /** The names of all steps, in order. */
   static final List<String> NAMES =
       List.of(
           "device",
@@ -52,12 +52,12 @@ final class EvidencePlan {
           "contract-two-processes");
 
   /**
-   * More than the 8 connections of a CUDA context by default: streams of two ranks that share one
-   * can wait for each other.
+   * The number of hardware queues of a CUDA context. With the default of 8, streams of two ranks may
+   * share a queue and wait for each other.
    */
   private static final String CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS";
 
-  /** NCCL before 2.30 takes ranks that share a GPU only where it believes them on two hosts. */
+  /** Before 2.30, NCCL accepts ranks that share a GPU only if they appear to be on two hosts. */
   private static final Map<String, String> AS_SEPARATE_HOSTS =
       Map.of(
           "NCCL_NET",
@@ -87,30 +87,30 @@ final class EvidencePlan {
           "LOC",
           CONNECTIONS,
           "32",
-          // Loading a kernel on first use can wait for the GPU, and so for a rank that comes later.
+          // Lazy loading of a kernel can wait for the GPU, and so for a rank that starts later.
           "CUDA_MODULE_LOADING",
           "EAGER");
 
-  /** A machine that was just started reads all libraries from a cold disk, Python's too. */
+  /** Enough to read all libraries, including Python's, from a cold disk. */
   private static final int FIRST_SECONDS = 40;
 
-  /** Three are the fewest whose order shows; a power of two makes averages exact. */
+  /** At least three, so that the order matters; a power of two, so that averages are exact. */
   private static final int PREDICTED_RANKS = 4;
 
   /** Enough for every case of the contract suite. */
-  private static final int MOST_CONTRACT_RANKS = 8;
+  private static final int MAX_CONTRACT_RANKS = 8;
 
-  private static final String ONE_PROCESS_ALONE = "the stand-in's ranks are threads of one process";
+  private static final String ONE_PROCESS_ONLY = "the stand-in's ranks are threads of one process";
 
   private final Path work;
   private final boolean quick;
   private final Map<String, String> environment;
 
   /**
-   * Makes a plan.
+   * Creates a plan.
    *
-   * @param work a folder of this run alone
-   * @param environment where variables such as PATH and NCCL_TESTS_DIR are looked up
+   * @param work a directory for this run only
+   * @param environment the environment variables, such as PATH and NCCL_TESTS_DIR
    */
   EvidencePlan(Path work, boolean quick, Map<String, String> environment) {
     this.work = work;
@@ -118,20 +118,20 @@ final class EvidencePlan {
     this.environment = environment;
   }
 
-  /** Returns whether {@code --steps} takes a name. */
+  /** Returns whether {@code --steps} accepts a name. */
   static boolean knows(String name) {
     return GROUPS.contains(name) || NAMES.contains(name);
   }
 
-  /** Returns whether what {@code --steps} was given has a step. */
-  static boolean selects(List<String> chosen, String step) {
-    return chosen.isEmpty()
-        || chosen.stream()
+  /** Returns whether the arguments of {@code --steps} select a step. */
+  static boolean selects(List<String> selection, String step) {
+    return selection.isEmpty()
+        || selection.stream()
             .anyMatch(
                 name -> name.equals(step) || (GROUPS.contains(name) && step.startsWith(name)));
   }
 
-  /** The step that finds out what the others depend on. */
+  /** Returns the first step, whose results the others depend on. */
   Step first() {
     return step(
         "device",
@@ -140,34 +140,36 @@ final class EvidencePlan {
         java("device", "process", Machine.NONE, Map.of(), List.of("device")));
   }
 
-  /** The steps after the first, of a run that no launcher has started. */
+  /** Returns the steps after the first of a run without a launcher. */
   List<Step> rest(Machine machine) {
     List<Step> steps = new ArrayList<>();
-    // All-reduces of up to 9 MB, 180 of them: about 10 s, and as much for NCCL to load all kernels.
+    // 180 all-reduces of up to 9 MB take about 10 s, and loading all kernels as much again.
     for (String protocol : List.of("Simple", "LL")) {
       for (String algorithm : List.of("Ring", "Tree")) {
         steps.add(prediction(machine, algorithm, protocol, 25));
       }
     }
-    // A process for each collective, of some 6 s on one GPU; all_reduce comes first.
+    // A process for each collective, about 6 s on one GPU; all_reduce runs first.
     steps.add(bandwidth(machine, machine.devices() > 1 ? 120 : 50));
     steps.add(bandwidthOfProcesses(machine, 90));
     steps.add(bandwidthShared(machine, 25));
     steps.add(sweep(machine, 130));
     // 20 rounds of 80,000 calls of a few microseconds each.
-    steps.add(alone("latency", "Call latency, 1 rank", 20, machine, "latency"));
-    // Two processes a collective and round; three rounds where there is time.
+    steps.add(singleProcess("latency", "Call latency, 1 rank", 20, machine, "latency"));
+    // Two processes per collective and round; three rounds if time allows.
     steps.add(ncclTests(machine, machine.devices() > 1 ? 120 : 50));
     steps.add(ncclTestsOfProcesses(machine, 90));
-    // Leaves out large counts for which there is no time.
-    steps.add(alone("cross-check-one-process", "Cross-check, 1 rank", 25, machine, "cross-check"));
+    // Skips large counts for lack of time.
+    steps.add(
+        singleProcess(
+            "cross-check-one-process", "Cross-check, 1 rank", 25, machine, "cross-check"));
     steps.add(crossCheckOfProcesses(machine, 40));
     steps.add(interop(machine, 25));
-    // Runs until its time is up, the most important topics first, and so has what others leave.
+    // Runs until its time is up, the most important topics first, so it runs after the others.
     steps.add(contract(machine, 50));
     steps.add(contractOfFourRanks(machine, 20));
     steps.add(
-        sharing(
+        sharedGpuStep(
             "contract-two-processes",
             "Contract suite, 2 ranks in 2 processes on one GPU, through sockets",
             25,
@@ -184,9 +186,9 @@ final class EvidencePlan {
             .toList();
   }
 
-  /** The step after the first, of a run that a launcher has started once for each rank. */
+  /** Returns the step after the first of a run that a launcher starts once for each rank. */
   Step launched(Machine machine, LaunchEnvironment launch) {
-    // A launcher that does not say how many processes are on a host starts one on each.
+    // A launcher that sets no local size starts one process per host.
     int gpus = Math.max(1, machine.devices() / launch.localSize().orElse(1));
     String title =
         "Bandwidth, %d ranks in %d processes started by %s"
@@ -195,12 +197,12 @@ final class EvidencePlan {
       return Step.notPossible(LAUNCHED, title, "no usable GPU, see the first step");
     }
     if (machine.standIn()) {
-      return Step.notPossible(LAUNCHED, title, ONE_PROCESS_ALONE);
+      return Step.notPossible(LAUNCHED, title, ONE_PROCESS_ONLY);
     }
     List<String> arguments = new ArrayList<>(List.of("bandwidth", "--size", "" + gpus));
     arguments.addAll(List.of("--layout", Bandwidth.Layout.LAUNCHED.name()));
     arguments.addAll(List.of("--rank", "" + launch.rank()));
-    // One run of the launcher, but a meeting for each collective.
+    // One run of the launcher, but one rendezvous for each collective.
     Map<String, String> run = Map.of(Bandwidth.RUN, launch.jobId() + " evidence");
     return step(
         LAUNCHED, title, 240, java(LAUNCHED, "rank " + launch.rank(), machine, run, arguments));
@@ -214,12 +216,13 @@ final class EvidencePlan {
     return Step.of(name, title, Duration.ofSeconds(seconds), commands);
   }
 
-  private Step alone(String name, String title, int seconds, Machine machine, String program) {
+  private Step singleProcess(
+      String name, String title, int seconds, Machine machine, String program) {
     return step(name, title, seconds, java(name, "process", machine, Map.of(), List.of(program)));
   }
 
   private Step contract(Machine machine, int seconds) {
-    int ranks = Math.min(machine.devices(), MOST_CONTRACT_RANKS);
+    int ranks = Math.min(machine.devices(), MAX_CONTRACT_RANKS);
     boolean share = ranks < 2 && machine.ncclAtLeast(2, 30);
     if (machine.standIn() || share) {
       ranks = 2;
@@ -239,7 +242,8 @@ final class EvidencePlan {
     }
     title += " on one GPU";
     if (machine.devices() > 1) {
-      return Step.notPossible(name, title, "the contract's ranks have a GPU each, see above");
+      return Step.notPossible(
+          name, title, "each rank of the contract suite has its own GPU, see above");
     }
     return machine.ncclAtLeast(2, 30)
         ? contract(name, title, machine, 4, true, seconds)
@@ -263,11 +267,11 @@ final class EvidencePlan {
         + machine.nccl();
   }
 
-  /** NCCL pinned to one way, and its log, which names the rings and trees that it goes. */
+  /** Pins NCCL to one algorithm and protocol, and has it log its rings and trees. */
   private Step prediction(Machine machine, String algorithm, String protocol, int seconds) {
     String name = ("prediction-" + algorithm + "-" + protocol).toLowerCase(Locale.ROOT);
     String title =
-        "Prediction of bits, %s with %s, %d ranks in "
+        "Predicted bits, %s with %s, %d ranks in "
             .formatted(algorithm, protocol, PREDICTED_RANKS);
     Map<String, String> variables = new LinkedHashMap<>();
     variables.put("NCCL_NVLS_ENABLE", "0");
@@ -279,10 +283,10 @@ final class EvidencePlan {
     boolean share = PREDICTED_RANKS > machine.devices();
     if (machine.standIn()) {
       return Step.notPossible(
-          name, title + "one process", "the stand-in folds in the order of the ranks");
+          name, title + "one process", "the stand-in reduces in rank order");
     }
     if (share && !machine.ncclAtLeast(2, 30)) {
-      return sharing(
+      return sharedGpuStep(
           name,
           title + "as many processes on one GPU, through sockets",
           seconds,
@@ -300,8 +304,8 @@ final class EvidencePlan {
         java(name, "process", machine, all, List.of("prediction", "--size", "" + PREDICTED_RANKS)));
   }
 
-  /** Ranks in a process each that share the first GPU, and are to NCCL on a host each. */
-  private Step sharing(
+  /** One process per rank; the ranks share the first GPU and appear to be on different hosts. */
+  private Step sharedGpuStep(
       String name,
       String title,
       int seconds,
@@ -310,7 +314,7 @@ final class EvidencePlan {
       Map<String, String> variables,
       String... program) {
     if (machine.standIn()) {
-      return Step.notPossible(name, title, ONE_PROCESS_ALONE);
+      return Step.notPossible(name, title, ONE_PROCESS_ONLY);
     }
     return step(
         name,
@@ -351,7 +355,7 @@ final class EvidencePlan {
     String title = "Cross-check, 2 ranks in 2 processes";
     if (machine.standIn() || machine.devices() < 2) {
       title += " on one GPU, through sockets";
-      return sharing(name, title, seconds, machine, 2, Map.of(), "cross-check");
+      return sharedGpuStep(name, title, seconds, machine, 2, Map.of(), "cross-check");
     }
     return step(
         name,
@@ -371,7 +375,7 @@ final class EvidencePlan {
         "bandwidth");
   }
 
-  /** Returns how many ranks a title names; those of a machine without a GPU have no number. */
+  /** Returns the number of ranks for a title; it is unknown on a machine without a GPU. */
   private static String ranks(int count) {
     return switch (count) {
       case 0 -> "all ranks";
@@ -384,7 +388,7 @@ final class EvidencePlan {
     String name = "bandwidth-processes";
     String title = "Bandwidth, a process for each GPU";
     return machine.standIn()
-        ? Step.notPossible(name, title, ONE_PROCESS_ALONE)
+        ? Step.notPossible(name, title, ONE_PROCESS_ONLY)
         : withSeveral(
             machine,
             measured(name, title, seconds, machine, Bandwidth.Layout.PROCESSES, "bandwidth"));
@@ -394,8 +398,8 @@ final class EvidencePlan {
     String name = "bandwidth-shared";
     String title = "Bandwidth, 2 ranks in 2 processes on one GPU, through sockets";
     return machine.devices() > 1 && !machine.standIn()
-        ? Step.notPossible(name, title, "each rank has a GPU of its own, see above")
-        : sharing(name, title, seconds, machine, 2, Map.of(), "peer-bandwidth");
+        ? Step.notPossible(name, title, "each rank has its own GPU, see above")
+        : sharedGpuStep(name, title, seconds, machine, 2, Map.of(), "peer-bandwidth");
   }
 
   private Step sweep(Machine machine, int seconds) {
@@ -421,7 +425,7 @@ final class EvidencePlan {
   private Step ncclTests(Machine machine, int seconds) {
     return ncclTests(
         "nccl-tests-one-process",
-        "Bandwidth beside nccl-tests, in turn, " + ranks(machine.devices()) + " in one process",
+        "Bandwidth compared with nccl-tests, " + ranks(machine.devices()) + " in one process",
         seconds,
         machine,
         Bandwidth.Layout.ONE_PROCESS);
@@ -429,9 +433,9 @@ final class EvidencePlan {
 
   private Step ncclTestsOfProcesses(Machine machine, int seconds) {
     String name = "nccl-tests-processes";
-    String title = "Bandwidth beside nccl-tests, in turn, a process for each GPU";
+    String title = "Bandwidth compared with nccl-tests, a process for each GPU";
     if (machine.standIn()) {
-      return Step.notPossible(name, title, ONE_PROCESS_ALONE);
+      return Step.notPossible(name, title, ONE_PROCESS_ONLY);
     }
     Step step = ncclTests(name, title, seconds, machine, Bandwidth.Layout.PROCESSES);
     return withSeveral(
@@ -445,13 +449,12 @@ final class EvidencePlan {
       String name, String title, int seconds, Machine machine, Bandwidth.Layout layout) {
     String folder = environment.get(NcclTests.VARIABLE);
     if (folder == null || folder.isBlank()) {
-      return Step.notPossible(
-          name, title, NcclTests.VARIABLE + " does not name a folder with its programs");
+      return Step.notPossible(name, title, NcclTests.VARIABLE + " is not set");
     }
     return measured(name, title, seconds, machine, layout, "nccl-tests", "--binaries", folder);
   }
 
-  /** A step that starts the bandwidth command with a rank for each GPU. */
+  /** Returns a step that runs the bandwidth command with a rank for each GPU. */
   private Step measured(
       String name,
       String title,
@@ -468,7 +471,7 @@ final class EvidencePlan {
     String name = "cross-check-python";
     String title = "Java rank 0 and Python rank 1 in one communicator";
     if (machine.standIn()) {
-      return Step.notPossible(name, title, ONE_PROCESS_ALONE);
+      return Step.notPossible(name, title, ONE_PROCESS_ONLY);
     }
     if (!onPath("python3")) {
       return Step.notPossible(name, title, "python3 is not on the PATH");
@@ -500,11 +503,11 @@ final class EvidencePlan {
             machine,
             host(0),
             List.of("interop", "--rank", "0", "--size", "2", "--meet", id.toString())),
-        new Step.Command("rank 1 (Python)", python, talking(host(1)), null));
+        new Step.Command("rank 1 (Python)", python, withNcclWarnings(host(1)), null));
   }
 
-  /** Adds that NCCL says why something fails, unless the environment says what it prints. */
-  private Map<String, String> talking(Map<String, String> variables) {
+  /** Adds the variable that has NCCL print why a call fails, unless it is already set. */
+  private Map<String, String> withNcclWarnings(Map<String, String> variables) {
     Map<String, String> all = new LinkedHashMap<>(variables);
     if (!environment.containsKey("NCCL_DEBUG")) {
       all.putIfAbsent("NCCL_DEBUG", "WARN");
@@ -518,7 +521,7 @@ final class EvidencePlan {
         .anyMatch(folder -> Files.isExecutable(Path.of(folder, program)));
   }
 
-  /** Returns a process with the program of a step. */
+  /** Returns the command of a Java process of a step. */
   private Step.Command java(
       String name,
       String label,
@@ -539,7 +542,7 @@ final class EvidencePlan {
     if (quick) {
       words.add("--quick");
     }
-    Map<String, String> all = talking(variables);
+    Map<String, String> all = withNcclWarnings(variables);
     all.put("CLASSPATH", Java.classPath());
     return new Step.Command(label, List.copyOf(words), all, report);
   }

@@ -6,16 +6,16 @@ import java.lang.foreign.ValueLayout;
 import java.util.SplittableRandom;
 
 /**
- * What each rank puts into a cross-check; every process works out the input of every rank.
+ * The input of each rank in a cross-check; every process computes the input of every rank.
  *
- * <p>Moved data is any bits. Integers that are reduced are any integers, as their arithmetic wraps
- * around. Floats are numbers of random mantissa and magnitude, without NaN, infinity and zero,
- * where at most two ranks combine them: one operation, rounded once, is the same in any order. For
- * an average, a pre-multiplied sum and more than two ranks they are small even numbers, exact in
- * every type and at every step.
+ * <p>Data that is only moved has random bits, and so have reduced integers, whose arithmetic wraps
+ * around. Floats reduced by at most two ranks have a random mantissa and magnitude and are not NaN,
+ * infinite or zero: one operation, rounded once, has the same result in any order. For an average, a
+ * pre-multiplied sum or more than two ranks they are small even numbers, exact in every type and at
+ * every step.
  */
 final class Inputs {
-  private static final int LARGEST_EXACT_RANKS = 2;
+  private static final int MAX_EXACT_RANKS = 2;
 
   private Inputs() {}
 
@@ -36,17 +36,17 @@ final class Inputs {
     }
     boolean exact = call.combine() == Call.Combine.AVG || call.combine() == Call.Combine.MULSUM;
     for (long i = 0; i < count; i++) {
-      boolean small = exact || call.ranks() > LARGEST_EXACT_RANKS;
-      type.set(data, i, small ? 2.0 * random.nextInt(-2, 3) : anyMagnitude(random));
+      boolean small = exact || call.ranks() > MAX_EXACT_RANKS;
+      type.set(data, i, small ? 2.0 * random.nextInt(-2, 3) : randomMagnitude(random));
     }
     return data;
   }
 
   /**
    * Returns the input of one rank for a reduction whose result depends on the order of the ranks:
-   * floats of random mantissa and magnitude.
+   * floats with a random mantissa and magnitude.
    */
-  static MemorySegment depending(Call call, int rank) {
+  static MemorySegment orderDependent(Call call, int rank) {
     DataType type = call.type();
     byte[] bytes = new byte[Math.toIntExact(call.sendCount() * type.bytes())];
     SplittableRandom random = new SplittableRandom(call.count() * 31 + type.code() * 37L + rank);
@@ -54,13 +54,13 @@ final class Inputs {
     MemorySegment data = MemorySegment.ofArray(bytes);
     if (type.floating()) {
       for (long i = 0; i < call.sendCount(); i++) {
-        type.set(data, i, anyMagnitude(random));
+        type.set(data, i, randomMagnitude(random));
       }
     }
     return data;
   }
 
-  private static double anyMagnitude(SplittableRandom random) {
+  private static double randomMagnitude(SplittableRandom random) {
     double value = Math.scalb(1 + random.nextDouble(), random.nextInt(-5, 7));
     return random.nextBoolean() ? value : -value;
   }

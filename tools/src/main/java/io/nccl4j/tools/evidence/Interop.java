@@ -18,18 +18,18 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * The Java rank of a communicator whose other rank is a Python process: {@value #SCRIPT}, which
- * makes the same calls with the same inputs and checks its own results.
+ * The Java rank of a communicator whose other rank is a Python process, {@value #SCRIPT}. It makes the
+ * same calls with the same inputs and checks its own results.
  */
 final class Interop {
-  /** The Python program, which lies beside this class. */
+  /** The Python program, a resource of this package. */
   static final String SCRIPT = "all_reduce.py";
 
   private static final int PERIOD = 1000;
 
   private Interop() {}
 
-  /** One all-reduce; the Python program has the same list. */
+  /** One all-reduce; the Python program has the same list of them. */
   private record Sum(DataType type, int count) {}
 
   private static final List<Sum> SUMS =
@@ -60,22 +60,22 @@ final class Interop {
     }
     child.table(
         new Table(
-            "all-reduces of both processes, as the Java rank has them",
+            "all-reduces of both processes, results of the Java rank",
             List.of("", "wrong elements"),
             rows));
     child.end(
         wrong == 0 ? Report.Verdict.PASSED : Report.Verdict.FAILED,
-        SUMS.size() + " all-reduces together, " + wrong + " with wrong elements");
+        SUMS.size() + " all-reduces, " + wrong + " with wrong elements");
   }
 
-  /** Writes the id so that whoever sees the file sees all of it. */
+  /** Writes the id atomically: a reader of the file sees all of it. */
   private static void publish(UniqueId id, Path file) throws IOException {
-    Path aside = file.resolveSibling(file.getFileName() + ".tmp");
-    Files.write(aside, id.toBytes());
-    Files.move(aside, file, StandardCopyOption.ATOMIC_MOVE);
+    Path temporary = file.resolveSibling(file.getFileName() + ".tmp");
+    Files.write(temporary, id.toBytes());
+    Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
   }
 
-  /** Rank r has (r + 1) * (i mod 1000) at i, which every type here sums exactly. */
+  /** Rank r contributes (r + 1) * (i mod 1000) at index i, whose sum is exact in every type used. */
   private static long differences(Sum sum, Communicator comm, Stream stream) {
     DataType type = sum.type();
     MemorySegment data = MemorySegment.ofArray(new byte[sum.count() * type.bytes()]);

@@ -4,13 +4,13 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/** How this very Java is started once more. */
+/** The command line of another JVM of the same Java. */
 final class Java {
   private Java() {}
 
   /**
-   * Returns the start of a command line; the class path is in {@code CLASSPATH}, where it is out of
-   * the reader's way.
+   * Returns the start of a command line. The class path goes into {@code CLASSPATH}, to keep the
+   * command line short.
    */
   static List<String> command(String mainClass, String... flags) {
     List<String> words = new ArrayList<>();

@@ -6,15 +6,15 @@ import java.util.Map;
 import java.util.stream.Collectors;
 
 /**
- * What the first step found, as far as the others depend on it.
+ * The results of the first step that the others depend on.
  *
- * @param usable whether collectives can be run at all
- * @param standIn whether the libraries are the tests' stand-in
- * @param device the first device's name
- * @param devices how many there are
+ * @param usable whether collectives can run
+ * @param standIn whether the libraries are the stand-in of the tests
+ * @param device the name of the first device
+ * @param devices the number of devices
  * @param nccl the release of NCCL, such as 2.28.9
- * @param ncclLibrary the file that was loaded
- * @param cudartLibrary likewise
+ * @param ncclLibrary the path of the loaded libnccl
+ * @param cudartLibrary the path of the loaded libcudart
  */
 record Machine(
     boolean usable,
@@ -43,7 +43,7 @@ record Machine(
         : NONE;
   }
 
-  /** Returns the versions of what the first step found, but for NCCL. */
+  /** Returns the versions that the first step found, except that of NCCL. */
   static String versions(Outcome devices) {
     Map<String, String> facts = devices.report().facts();
     return VERSIONS.stream()

@@ -14,17 +14,16 @@ import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 
 /**
- * The rings and trees of one communicator, as NCCL says in its log ({@code NCCL_DEBUG=INFO}) which
- * it has built: lines of the forms {@code Channel 00/02 : 0 1 2 3} and {@code Trees [0]
- * 1/-1/-1->0->-1 [1] ...}.
+ * The rings and trees of one communicator, parsed from NCCL's log ({@code NCCL_DEBUG=INFO}): lines of
+ * the forms {@code Channel 00/02 : 0 1 2 3} and {@code Trees [0] 1/-1/-1->0->-1 [1] ...}.
  */
 final class NcclGraph {
   private static final Pattern RING = Pattern.compile("Channel (\\d+)/\\d+ :((?: +\\d+)+)\\s*$");
   private static final Pattern TREES = Pattern.compile("NCCL INFO Trees (.*)$");
-  private static final Pattern PLACE =
+  private static final Pattern NODE =
       Pattern.compile("\\[(\\d+)] (-?\\d+)/(-?\\d+)/(-?\\d+)->(\\d+)->(-?\\d+)");
 
-  /** A rank's neighbours in a tree, -1 where there is none. */
+  /** A rank's neighbours in a tree; the parent is -1 if it has none. */
   private record GraphNode(int parent, List<Integer> children) {}
 
   private final Map<Integer, List<Integer>> rings = new TreeMap<>();
@@ -36,11 +35,11 @@ final class NcclGraph {
     NcclGraph graph = new NcclGraph();
     for (String line : log) {
       Matcher ring = RING.matcher(line);
-      Matcher places = TREES.matcher(line);
+      Matcher nodes = TREES.matcher(line);
       if (ring.find()) {
         graph.rings.put(Integer.valueOf(ring.group(1)), numbers(ring.group(2)));
-      } else if (places.find()) {
-        graph.addPlaces(places.group(1));
+      } else if (nodes.find()) {
+        graph.addNodes(nodes.group(1));
       }
     }
     return graph;
@@ -50,27 +49,27 @@ final class NcclGraph {
     return Pattern.compile(" +").splitAsStream(text.strip()).map(Integer::valueOf).toList();
   }
 
-  private void addPlaces(String text) {
-    Matcher place = PLACE.matcher(text);
-    while (place.find()) {
+  private void addNodes(String text) {
+    Matcher node = NODE.matcher(text);
+    while (node.find()) {
       List<Integer> children =
           IntStream.rangeClosed(2, 4)
-              .map(group -> Integer.parseInt(place.group(group)))
+              .map(group -> Integer.parseInt(node.group(group)))
               .filter(child -> child >= 0)
               .boxed()
               .toList();
       trees
-          .computeIfAbsent(Integer.valueOf(place.group(1)), channel -> new TreeMap<>())
+          .computeIfAbsent(Integer.valueOf(node.group(1)), channel -> new TreeMap<>())
           .put(
-              Integer.valueOf(place.group(5)),
-              new GraphNode(Integer.parseInt(place.group(6)), children));
+              Integer.valueOf(node.group(5)),
+              new GraphNode(Integer.parseInt(node.group(6)), children));
     }
   }
 
   /** Returns the layout of these rings. */
   Layout ringLayout(int ranks, Protocol protocol) throws NotPossible {
     if (rings.isEmpty() || rings.values().stream().anyMatch(order -> order.size() != ranks)) {
-      throw new NotPossible("NCCL's log does not name rings of " + ranks + " ranks: " + rings);
+      throw new NotPossible("NCCL's log has no rings of " + ranks + " ranks: " + rings);
     }
     return Layout.defaults()
         .withChannels(rings.size())
@@ -78,7 +77,7 @@ final class NcclGraph {
         .withRingOrders(List.copyOf(rings.values()));
   }
 
-  /** Returns the layout of these trees, with every rank or all ranks together as a node. */
+  /** Returns the layout of these trees, with one rank per node or all ranks on one node. */
   Layout treeLayout(int ranks, Protocol protocol) throws NotPossible {
     for (int firstTreeChannels = 1; firstTreeChannels <= trees.size(); firstTreeChannels++) {
       Layout layout =
@@ -97,15 +96,15 @@ final class NcclGraph {
         }
       }
     }
-    throw new NotPossible("the reference cannot lay the trees of NCCL's log: " + trees);
+    throw new NotPossible("the reference has no layout for the trees in NCCL's log: " + trees);
   }
 
   /** Returns the ranks from the root down along first children. */
   private static List<Integer> chain(Map<Integer, GraphNode> tree) {
     List<Integer> chain = new ArrayList<>();
     tree.forEach(
-        (rank, place) -> {
-          if (place.parent < 0) {
+        (rank, node) -> {
+          if (node.parent < 0) {
             chain.add(rank);
           }
         });
@@ -123,7 +122,7 @@ final class NcclGraph {
     for (Map.Entry<Integer, Map<Integer, GraphNode>> entry : trees.entrySet()) {
       Tree tree = layout.tree(entry.getKey(), ranks);
       for (int rank = 0; rank < ranks; rank++) {
-        if (!placeIn(tree, rank).equals(entry.getValue().get(rank))) {
+        if (!nodeIn(tree, rank).equals(entry.getValue().get(rank))) {
           return false;
         }
       }
@@ -131,7 +130,7 @@ final class NcclGraph {
     return true;
   }
 
-  private static GraphNode placeIn(Tree tree, int rank) {
+  private static GraphNode nodeIn(Tree tree, int rank) {
     return new GraphNode(
         tree.parent(rank),
         IntStream.range(0, tree.children(rank)).map(i -> tree.child(rank, i)).boxed().toList());

@@ -13,25 +13,23 @@ import java.util.Map;
 import java.util.function.ToDoubleFunction;
 import java.util.stream.Stream;
 
-/** The bandwidth command and a program of nccl-tests in turn, with the same flags and library. */
+/** Runs the bandwidth command and a program of nccl-tests alternately, with the same flags and library. */
 final class NcclTests {
   static final String VARIABLE = "NCCL_TESTS_DIR";
 
-  /** Starts the processes of a program that is built with MPI. */
+  /** The launcher of a program that is built with MPI. */
   static final String MPIRUN = "mpirun";
 
   private static final int ROUNDS = 3;
   private static final List<String> COLLECTIVES =
       List.of("all_reduce", "all_gather", "reduce_scatter", "alltoall");
 
-  /** What both programs have measured, a table for each round. */
+  /** The measurements of both programs, a table for each round. */
   private record Pair(List<PerfTable> ours, List<PerfTable> theirs) {}
 
   private NcclTests() {}
 
-  /**
-   * Runs each pair once before any is run again: a median of three is better, but none is worse.
-   */
+  /** Runs every pair once before any is repeated, so that each has at least one measurement. */
   static void run(Child child) throws IOException, InterruptedException, Child.NotPossible {
     Map<String, Pair> pairs = new LinkedHashMap<>();
     Bandwidth.Timetable timetable = new Bandwidth.Timetable(child);
@@ -57,7 +55,8 @@ final class NcclTests {
       }
     }
     child.note(
-        "Medians of 1 to %d runs of each, in turn, with the same flags; %d pairs of runs. A ratio below 1 means that nccl4j took less time."
+        ("Medians of 1 to %d runs of each, alternating, with the same flags; %d pairs of runs."
+                + " A ratio below 1 means that nccl4j took less time.")
             .formatted(ROUNDS, runs));
     child.end(Report.Verdict.PASSED, "compared " + String.join(", ", pairs.keySet()));
   }
@@ -66,7 +65,7 @@ final class NcclTests {
       throws IOException, Child.NotPossible {
     List<String> command = new ArrayList<>();
     if (child.layout == Bandwidth.Layout.PROCESSES) {
-      if (!isOfMpi(program)) {
+      if (!usesMpi(program)) {
         throw new Child.NotPossible(
             program.getFileName() + " is built without MPI; build nccl-tests with MPI=1");
       }
@@ -79,8 +78,8 @@ final class NcclTests {
     return command;
   }
 
-  /** Returns whether a program names a library of MPI among those that it needs. */
-  private static boolean isOfMpi(Path program) throws IOException {
+  /** Returns whether a program is linked with MPI. */
+  private static boolean usesMpi(Path program) throws IOException {
     String bytes = new String(Files.readAllBytes(program), StandardCharsets.ISO_8859_1);
     return bytes.contains("libmpi");
   }
@@ -93,10 +92,10 @@ final class NcclTests {
         .orElseThrow(
             () ->
                 new Child.NotPossible(
-                    "neither " + name + " nor build/" + name + " is in the folder of " + VARIABLE));
+                    VARIABLE + " contains neither " + name + " nor build/" + name));
   }
 
-  /** The libraries that nccl4j found come first, so that both measure the same NCCL. */
+  /** Puts the libraries that nccl4j found first, so that both programs use the same NCCL. */
   private static Map<String, String> environment() {
     String own = System.getenv("LD_LIBRARY_PATH");
     String folders =
@@ -106,7 +105,7 @@ final class NcclTests {
     return Map.of(
         "LD_LIBRARY_PATH",
         own == null ? folders : folders + File.pathSeparator + own,
-        // Open MPI refuses to run as root, as containers do, unless both are set.
+        // Open MPI does not run as root, which is usual in containers, unless both are set.
         "OMPI_ALLOW_RUN_AS_ROOT",
         "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",

@@ -15,9 +15,8 @@ import java.util.List;
 import java.util.stream.IntStream;
 
 /**
- * What the contract suite checks of communicators whose ranks are threads, here with ranks that may
- * be processes: groups, graphs, split, non-blocking communicators. Each check is of the kind that
- * needs no other rank's answer.
+ * Checks groups, graphs, split and non-blocking communicators, as the contract suite does, but with
+ * ranks that may be processes. No check needs the result of another rank.
  */
 final class OtherChecks {
   private static final int OPERATIONS = 8;
@@ -36,7 +35,7 @@ final class OtherChecks {
     this.endpoint = endpoint;
   }
 
-  /** One check; returns what is wrong, or null. */
+  /** One check; returns the failure, or null. */
   private interface Check {
     String run();
   }
@@ -45,9 +44,9 @@ final class OtherChecks {
   int run() {
     check("a group of " + OPERATIONS + " all-reduces", this::group);
     check("a graph of 3 all-reduces, launched twice", this::graph);
-    check("a split that turns the order of the ranks round", this::split);
+    check("a split that reverses the ranks", this::split);
     check("a non-blocking communicator", this::nonBlocking);
-    child.table(new Table("Other checks, as rank " + child.rank, List.of("check", "result"), rows));
+    child.table(new Table("Other checks, rank " + child.rank, List.of("check", "result"), rows));
     return failed;
   }
 
@@ -101,12 +100,12 @@ final class OtherChecks {
   }
 
   private String split() {
-    try (Communicator turned = endpoint.comm().split(0, -child.rank)) {
+    try (Communicator reversed = endpoint.comm().split(0, -child.rank)) {
       int expected = child.size - 1 - child.rank;
-      if (turned.rank() != expected) {
-        return "rank is " + turned.rank() + ", expected " + expected;
+      if (reversed.rank() != expected) {
+        return "rank is " + reversed.rank() + ", expected " + expected;
       }
-      return sum(turned);
+      return sum(reversed);
     }
   }
 
@@ -121,7 +120,7 @@ final class OtherChecks {
     }
   }
 
-  /** Sums the ranks' numbers plus one. */
+  /** Checks an all-reduce of rank + 1. */
   private String sum(Communicator comm) {
     try (Buffer values = ints(comm.rank() + 1)) {
       comm.allReduce(values, values, ReduceOp.SUM, endpoint.stream());
@@ -137,7 +136,7 @@ final class OtherChecks {
     return buffer;
   }
 
-  /** Returns the first value that is not as expected, or null. */
+  /** Returns a message about the first unexpected value, or null. */
   private String expect(Buffer values, int... expected) {
     MemorySegment actual = endpoint.download(values);
     for (int i = 0; i < expected.length; i++) {

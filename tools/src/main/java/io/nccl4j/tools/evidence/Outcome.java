@@ -8,12 +8,12 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What became of one step.
+ * The outcome of one step.
  *
  * @param status how it ended
- * @param report what it found; where it was killed, as far as it had come
+ * @param report its results; if it was killed, those so far
  * @param seconds how long it ran
- * @param tails the end of each process's output, by label; empty where all was well
+ * @param tails the end of each process's output, by label; empty unless the status is bad
  */
 record Outcome(Step step, Status status, Report report, double seconds, Map<String, String> tails) {
   /** How a step ended. */
@@ -38,10 +38,10 @@ record Outcome(Step step, Status status, Report report, double seconds, Map<Stri
       return Arrays.stream(values())
           .filter(status -> status.label.equals(label))
           .findFirst()
-          .orElseThrow(() -> new IllegalArgumentException("there is no status " + label));
+          .orElseThrow(() -> new IllegalArgumentException("unknown status " + label));
     }
 
-    /** Whether it leaves something to look into; that a machine lacks something does not. */
+    /** Returns whether it is a failure; a step that is not possible here is not. */
     boolean bad() {
       return this == FAILED || this == CRASHED || this == TIMED_OUT;
     }

@@ -4,7 +4,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 
-/** Writes a run as one Markdown page; it says nothing that is not in the outcomes. */
+/** Formats a run as a Markdown page. */
 final class Page {
   private static final String PROGRAM = Child.class.getName();
   private static final String JAVA = "$JAVA";
@@ -26,24 +26,25 @@ final class Page {
     line("");
     if (run.standIn()) {
       line(
-          "> **This is no GPU result.** Everything here ran on the stand-in of `src/test/native`:");
+          "> **This is not a GPU result.** All of it ran on the stand-in of `src/test/native`:");
       line(
-          "> a test fixture, not NCCL, no GPU. It shows that the command works, and nothing else.");
+          "> a test fixture, not NCCL, no GPU. It shows only that the command works.");
       line("");
     }
     if (run.quick()) {
       line(
-          "> A quick run (`--quick`): tiny sizes and few repetitions. Its times are no measurements.");
+          "> A quick run (`--quick`): tiny sizes, few repetitions. Its times mean nothing.");
       line("");
     }
     line(
         "Written by `scripts/gpu-evidence` on %s, from nccl4j %s. Not edited."
             .formatted(run.source().date(), run.source().build()));
     if (run.steps().stream().anyMatch(step -> !step.source().equals(run.source()))) {
-      line("Steps of earlier runs on such a machine say so.");
+      line("Steps from earlier runs on the same kind of machine are marked.");
     }
     line(
-        "The same in JSON: `evidence.json`. In commands, `$BUNDLE` is where the bundle lay, and `$JAVA` is:");
+        "The same in JSON: `evidence.json`. In commands, `$BUNDLE` is the directory of the bundle,"
+            + " and `$JAVA` is:");
     line("");
     run.outcomes().stream()
         .flatMap(outcome -> outcome.step().commands().stream())
@@ -71,7 +72,7 @@ final class Page {
     line("");
   }
 
-  /** Returns how many steps ended in which way, for the page and for the terminal. */
+  /** Returns the number of steps with each result, for the page and the terminal. */
   static String verdict(List<Outcome> outcomes) {
     long passed = count(outcomes, Outcome.Status.PASSED);
     long impossible = count(outcomes, Outcome.Status.NOT_POSSIBLE);
@@ -90,7 +91,7 @@ final class Page {
     Run.RunSource source = step.source();
     if (!source.equals(latest)) {
       String versions = source.versions().equals(latest.versions()) ? "" : "; " + source.versions();
-      line("Of the run of %s, nccl4j %s%s.".formatted(source.date(), source.build(), versions));
+      line("From the run of %s, nccl4j %s%s.".formatted(source.date(), source.build(), versions));
       line("");
     }
     line(
@@ -124,7 +125,7 @@ final class Page {
     return Character.toUpperCase(words.charAt(0)) + words.substring(1);
   }
 
-  /** Returns a command as a person would type it; the Java that all have in common is named. */
+  /** Formats a command for a shell; {@code $JAVA} stands for the common JVM command. */
   static String shell(Step.Command command) {
     String variables =
         command.environment().entrySet().stream()
@@ -176,13 +177,13 @@ final class Page {
     line("|" + "---|".repeat(columns));
   }
 
-  /** Keeps what programs said from being taken for Markdown. */
+  /** Escapes program output for a Markdown table. */
   private static String escaped(String text) {
     return text.replace("|", "\\|").replace("<", "&lt;").replace('\n', ' ');
   }
 
   private void fenced(String block) {
-    // A fence that the block itself cannot close.
+    // A fence that the block cannot close.
     line("````");
     line(block.replace("````", "''''"));
     line("````");

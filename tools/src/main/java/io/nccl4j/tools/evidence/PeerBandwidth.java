@@ -12,8 +12,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Bandwidth where each rank is a process; the bandwidth command has all its ranks in one. Sizes and
- * bandwidths are counted as nccl-tests counts them.
+ * Measures bandwidth with one process per rank on one GPU. Sizes and bandwidths are defined as in
+ * nccl-tests.
  */
 final class PeerBandwidth {
   private static final long[] SIZES = {8, 64, 512, 4096, 32_768, 262_144, 2_097_152, 16_777_216};
@@ -32,7 +32,7 @@ final class PeerBandwidth {
     this.stream = stream;
   }
 
-  /** An operation on so many bytes, as nccl-tests counts them. */
+  /** Enqueues one operation. */
   private interface Operation {
     void enqueue(Buffer send, Buffer recv);
   }
@@ -58,9 +58,8 @@ final class PeerBandwidth {
       bandwidth.table("sendrecv", 1, bandwidth::ring);
     }
     child.note(
-        "Both processes share one GPU and meet through sockets of this machine's loopback: the GPU"
-            + " switches between them, and what is timed is that as much as NCCL. Time is rank 0's,"
-            + " of "
+        "Both processes share one GPU and communicate through loopback sockets: the GPU switches"
+            + " between them, so the times include these switches. Times are those of rank 0, for "
             + ITERATIONS
             + " operations enqueued at once; float, out-of-place.");
     child.end(Report.Verdict.PASSED, "4 collectives timed");

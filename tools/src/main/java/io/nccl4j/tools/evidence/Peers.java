@@ -9,22 +9,22 @@ import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.time.Duration;
 
-/** This process's rank among the ranks of its step, each of which is a process of its own. */
+/** Creates communicators of the ranks of a step, each of which is a separate process. */
 final class Peers implements AutoCloseable {
-  private static final Duration MEETING = Duration.ofSeconds(30);
+  private static final Duration RENDEZVOUS_TIMEOUT = Duration.ofSeconds(30);
 
   private final Rendezvous rendezvous;
 
-  /** Meets the others in the child's folder; a rank that is alone meets nobody. */
+  /** Connects to the other ranks through the child's directory; a single rank does not. */
   Peers(Child child) {
     this.rendezvous =
         child.size == 1
             ? null
             : FileRendezvous.in(
-                child.meet, RankInfo.of(child.rank, child.size).withTimeout(MEETING));
+                child.meet, RankInfo.of(child.rank, child.size).withTimeout(RENDEZVOUS_TIMEOUT));
   }
 
-  /** Makes a communicator with all of them; each rank calls this equally often. */
+  /** Creates a communicator of all ranks; each rank must call this equally often. */
   Communicator communicator(Backend backend, CommunicatorConfig config) {
     if (rendezvous != null) {
       return rendezvous.newCommunicator(backend, config);

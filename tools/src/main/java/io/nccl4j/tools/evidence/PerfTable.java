@@ -11,18 +11,18 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The table that the bandwidth command and the programs of nccl-tests print alike.
+ * The table that both the bandwidth command and the programs of nccl-tests print.
  *
  * @param rows one for each size
- * @param ended why there may be fewer rows than sizes, or an empty text
+ * @param ended why there may be fewer rows than sizes; empty if there are not
  */
 record PerfTable(List<Row> rows, String ended) {
   private static final int COLUMNS = 13;
 
   /**
-   * One size; times in microseconds, bandwidths in GB/s, NaN where there is none.
+   * One size; times in microseconds, bandwidths in GB/s, NaN for a missing value.
    *
-   * @param wrong how many elements were wrong, in both forms; -1 where that was not checked
+   * @param wrong the number of wrong elements, out-of-place and in-place; -1 if not checked
    */
   record Row(
       long size,
@@ -34,10 +34,10 @@ record PerfTable(List<Row> rows, String ended) {
       double inPlaceBusbw,
       long wrong) {}
 
-  /** Runs a program that prints such a table, and reads what it has printed within the limit. */
+  /** Runs a program that prints such a table, and parses its output up to the time limit. */
   static PerfTable of(List<String> command, Map<String, String> environment, Duration limit)
       throws IOException, InterruptedException {
-    // Not a pipe: processes that the program has started could keep one open.
+    // Not a pipe, which child processes of the program could keep open.
     Path output = Files.createTempFile("nccl4j-perf", ".out");
     try {
       ProcessBuilder builder =
@@ -54,10 +54,10 @@ record PerfTable(List<Row> rows, String ended) {
       System.out.print(text);
       String ended = "";
       if (late) {
-        ended = "no end within " + limit.toSeconds() + " s: " + command(command);
+        ended = "did not finish within " + limit.toSeconds() + " s: " + command(command);
       } else if (process.exitValue() != 0) {
         ended =
-            "%s ended with status %d: %s"
+            "%s exited with status %d: %s"
                 .formatted(command(command), process.exitValue(), last(text));
       }
       return new PerfTable(parse(text), ended);
@@ -67,9 +67,9 @@ record PerfTable(List<Row> rows, String ended) {
   }
 
   /**
-   * Returns this table if the program has printed all of it.
+   * Returns this table if it is complete.
    *
-   * @throws IOException if not
+   * @throws IOException if it is not
    */
   PerfTable whole() throws IOException {
     if (!ended.isEmpty() || rows.isEmpty()) {
@@ -86,7 +86,7 @@ record PerfTable(List<Row> rows, String ended) {
     return text.lines().filter(line -> !line.isBlank()).reduce((a, b) -> b).orElse("no output");
   }
 
-  /** Reads the rows of an output; other lines start with a mark or are messages. */
+  /** Parses the rows of an output and skips all other lines. */
   static List<Row> parse(String text) {
     List<Row> rows = new ArrayList<>();
     for (String line : text.lines().map(String::strip).toList()) {

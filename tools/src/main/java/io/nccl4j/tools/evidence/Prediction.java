@@ -31,23 +31,21 @@ import java.util.concurrent.Executors;
 import java.util.stream.IntStream;
 
 /**
- * All-reduces of NCCL that was pinned to one algorithm and protocol, of numbers whose sums depend
- * on the order, against what the reference predicts for the rings and trees of NCCL's log, bit for
- * bit. All ranks are of this process, or one of them, and each process predicts for all.
+ * Compares all-reduces of NCCL, pinned to one algorithm and protocol, bit for bit with the results
+ * that the reference predicts for the rings and trees in NCCL's log. The sums of the inputs depend on
+ * the order. This process has all ranks or one of them, and predicts the results of all.
  */
 final class Prediction {
-  /** Where EvidencePlan lets NCCL write its log, a file for each process. */
+  /** The variable with the path of NCCL's log, one file for each process. */
   static final String LOG = "NCCL_DEBUG_FILE";
 
-  /** The end of that name, in which NCCL puts its process id. */
+  /** The suffix of that path, which NCCL replaces by its process id. */
   static final String PROCESS = ".%p";
 
   static final String ALGORITHM = "NCCL_ALGO";
   static final String PROTOCOL = "NCCL_PROTO";
 
-  /**
-   * The last one goes twice around a ring of four with Simple's chunks, where elements are large.
-   */
+  /** With large elements and Simple's chunks, the last takes two loops over a ring of four ranks. */
   private static final long[] COUNTS = {7, 4097, 1_100_003};
 
   private static final long[] FEW_COUNTS = {7, 1025};
@@ -60,7 +58,7 @@ final class Prediction {
           Call.Combine.MIN,
           Call.Combine.AVG);
 
-  /** Communicators with a stream each. */
+  /** Communicators, each with a stream. */
   private record Ranks(List<Communicator> comms, List<Stream> streams) implements AutoCloseable {
     static Ranks of(List<Communicator> comms) {
       return new Ranks(comms, comms.stream().map(Communicator::newStream).toList());
@@ -106,18 +104,18 @@ final class Prediction {
     return IntStream.range(0, ranks).map(rank -> rank % devices).toArray();
   }
 
-  /** A rank has written its part of the log when it takes part in an operation. */
+  /** Runs an all-reduce: each rank has written its part of the log before its first operation. */
   private static void awaitLogs(List<Communicator> ranks) {
     int size = ranks.getFirst().size();
     Call call = new Call(Operation.ALL_REDUCE, Call.Combine.SUM, DataType.INT32, size, 1, 0, true);
-    MemorySegment input = Inputs.depending(call, 0);
+    MemorySegment input = Inputs.orderDependent(call, 0);
     try (Ranks all = Ranks.of(ranks);
         Data data = new Data(all, call)) {
       data.allReduce(Call.Combine.SUM, Collections.nCopies(size, input));
     }
   }
 
-  /** Returns options that predict what NCCL was pinned to, with the graph that its log names. */
+  /** Returns options for the algorithm and protocol that NCCL is pinned to and the graph in its log. */
   static ReferenceOptions options(int ranks, Map<String, String> environment)
       throws IOException, Child.NotPossible {
     Path log = Path.of(environment.get(LOG));
@@ -129,7 +127,7 @@ final class Prediction {
       }
     }
     if (lines.isEmpty()) {
-      throw new Child.NotPossible("the library has written no log to " + LOG);
+      throw new Child.NotPossible("the library wrote no log to " + LOG);
     }
     NcclGraph graph = NcclGraph.of(lines);
     Protocol protocol = Protocol.valueOf(environment.get(PROTOCOL).toUpperCase(Locale.ROOT));
@@ -142,8 +140,8 @@ final class Prediction {
   }
 
   /**
-   * Compares all-reduces over communicators of all ranks, or of those that this process has, with
-   * those that options predict for all; returns how many differ.
+   * Compares all-reduces on the communicators of this process with the prediction for all ranks;
+   * returns the number of results that differ.
    */
   static int compare(
       Child child, CommunicatorConfig config, List<Communicator> actual, ReferenceOptions options)
@@ -165,7 +163,7 @@ final class Prediction {
     }
   }
 
-  /** Closing a rank may wait for the others, so all are closed at the same time. */
+  /** Closes all ranks concurrently, since closing one may wait for the others. */
   private static void close(List<Communicator> ranks) {
     try (ExecutorService threads =
         Executors.newThreadPerTaskExecutor(Thread.ofPlatform().daemon().factory())) {
@@ -195,14 +193,12 @@ final class Prediction {
     finish(results);
   }
 
-  /**
-   * Adds for each operator how many ranks have other bits than predicted; none if it is refused.
-   */
+  /** Adds the number of ranks with unpredicted bits for each operator; removes a rejected operator. */
   private void compare(DataType type, long count, Map<Call.Combine, Integer> wrong) {
     int ranks = predicted.comms().size();
     Call call = new Call(Operation.ALL_REDUCE, COMBINES.getFirst(), type, ranks, count, 0, true);
     List<MemorySegment> inputs =
-        IntStream.range(0, ranks).mapToObj(rank -> Inputs.depending(call, rank)).toList();
+        IntStream.range(0, ranks).mapToObj(rank -> Inputs.orderDependent(call, rank)).toList();
     try (Data found = new Data(actual, call);
         Data expected = new Data(predicted, call)) {
       for (Call.Combine combine : COMBINES) {
@@ -239,7 +235,7 @@ final class Prediction {
       Call call, int rank, long element, MemorySegment found, MemorySegment expected) {
     if (different == 0) {
       child.note(
-          "rank %d: %s: element %d is %s, predicted was %s"
+          "rank %d: %s: element %d is %s, predicted %s"
               .formatted(
                   rank,
                   call,
@@ -249,7 +245,7 @@ final class Prediction {
     }
   }
 
-  /** A buffer for each of some ranks. */
+  /** A buffer for each rank. */
   private static final class Data implements AutoCloseable {
     private final Ranks ranks;
     private final List<Buffer> buffers = new ArrayList<>();
@@ -259,9 +255,7 @@ final class Prediction {
       ranks.comms().forEach(comm -> buffers.add(comm.newBuffer(call.type(), call.count())));
     }
 
-    /**
-     * Reduces the inputs, which are by rank, in one group and returns the results of these ranks.
-     */
+    /** Reduces the inputs, one for each rank, in one group; returns the results of these ranks. */
     List<MemorySegment> allReduce(Call.Combine combine, List<MemorySegment> inputs) {
       for (int i = 0; i < buffers.size(); i++) {
         buffers
@@ -302,10 +296,11 @@ final class Prediction {
           row.addAll(types.values());
           rows.add(row);
         });
-    child.table(new Table("All-reduces against the prediction of the reference", columns, rows));
+    child.table(new Table("All-reduces compared with the prediction", columns, rows));
     child.note(
-        "Floats have random mantissas and magnitudes, so that the order of the ranks, the division"
-            + " into channels and chunks and every rounding show. Compared bit for bit.");
+        "Floats have random mantissas and magnitudes, so that the results depend on the order of"
+            + " the ranks, the division into channels and chunks and every rounding. Compared bit"
+            + " for bit.");
     child.end(
         different == 0 ? Report.Verdict.PASSED : Report.Verdict.FAILED,
         "%d results compared with the prediction bit for bit, %d differ"

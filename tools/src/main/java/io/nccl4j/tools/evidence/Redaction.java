@@ -6,11 +6,11 @@ import java.util.List;
 import java.util.regex.Pattern;
 
 /**
- * Takes out of a text what belongs to one machine and says nothing about the result: where things
- * lay, and what the machine is called.
+ * Removes paths and the host name from a text: they identify the machine and do not matter for the
+ * result.
  */
 final class Redaction {
-  /** The folder of a Python environment, up to where its packages are. */
+  /** The path of a Python environment, up to its packages. */
   private static final Pattern SITE_PACKAGES =
       Pattern.compile("/[^\\s\"':]*?/(site|dist)-packages/");
 
@@ -18,9 +18,9 @@ final class Redaction {
 
   private final List<Replacement> replacements = new ArrayList<>();
 
-  /** Replaces a folder by a name, in every later text. Name inner folders before outer ones. */
+  /** Replaces a directory by a name. Inner directories must be added before outer ones. */
   Redaction folder(Path folder, String name) {
-    // The home of a user whom the system does not know is "?".
+    // The home directory of a user without a passwd entry is "?".
     boolean nothing = folder.getNameCount() == 0 || !folder.isAbsolute();
     return nothing ? this : literal(folder.toString(), name, "(?![\\w-])");
   }

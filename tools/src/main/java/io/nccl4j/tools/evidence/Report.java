@@ -10,13 +10,13 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What the program of a step found out, for the process that started it.
+ * The results of one process of a step, which it writes for the process that started it.
  *
- * @param verdict whether all was well
+ * @param verdict whether it passed
  * @param summary the result in one line
- * @param facts what was used, by name
- * @param tables what was measured or compared
- * @param notes what a reader must know of it
+ * @param facts versions, devices and other properties, by name
+ * @param tables measurements and comparisons
+ * @param notes remarks for the reader
  */
 record Report(
     Verdict verdict,
@@ -24,13 +24,13 @@ record Report(
     Map<String, String> facts,
     List<Table> tables,
     List<String> notes) {
-  /** Whether all was well. */
+  /** Whether a process passed. */
   enum Verdict {
     PASSED,
     FAILED,
-    /** This machine cannot do it; the summary says why. */
+    /** Not possible on this machine; the summary gives the reason. */
     NOT_POSSIBLE,
-    /** As far as it had come when it was stopped. */
+    /** Not finished; the report has the results so far. */
     UNFINISHED
   }
 
@@ -44,7 +44,7 @@ record Report(
     return new Report(newVerdict, newSummary, facts, tables, all);
   }
 
-  /** Writes the file anew as a whole, so that a reader never sees half of it. */
+  /** Replaces the file atomically. */
   void write(Path file) throws IOException {
     Object tree =
         JsonTree.object(
@@ -53,15 +53,15 @@ record Report(
             "facts", facts,
             "tables", tables.stream().map(Table::tree).toList(),
             "notes", notes);
-    Path aside = file.resolveSibling(file.getFileName() + ".tmp");
-    Files.writeString(aside, JsonTree.text(tree) + "\n");
-    Files.move(aside, file, StandardCopyOption.ATOMIC_MOVE);
+    Path temporary = file.resolveSibling(file.getFileName() + ".tmp");
+    Files.writeString(temporary, JsonTree.text(tree) + "\n");
+    Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
   }
 
   /**
-   * Reads what {@link #write} has written.
+   * Reads a report written by {@link #write}.
    *
-   * @throws IOException if it cannot be read, or is something else
+   * @throws IOException if it cannot be read or is not a report
    */
   @SuppressWarnings("unchecked") // The other side of write().
   static Report read(Path file) throws IOException {
@@ -75,8 +75,8 @@ record Report(
           ((List<Map<String, Object>>) fields.get("tables")).stream().map(Table::of).toList(),
           (List<String>) fields.get("notes"));
     } catch (RuntimeException e) {
-      // A field that is missing or of another kind comes out as one of several.
-      throw new IOException(file + " is no report of a step: " + e.getMessage(), e);
+      // A missing field, or one of another type, causes one of several exceptions.
+      throw new IOException(file + " is not the report of a step: " + e.getMessage(), e);
     }
   }
 }

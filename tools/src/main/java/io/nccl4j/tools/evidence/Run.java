@@ -11,20 +11,20 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * All that one page has to show: the steps of one run, or of several on the same kind of machine.
+ * The contents of one page: the steps of one run, or of several on the same kind of machine.
  *
- * @param origin when the last run began, and what of
- * @param quick whether sizes and repetitions were cut down
- * @param machine what it ran on, as far as that was found out
- * @param steps in the order of the plan
+ * @param source the last run
+ * @param quick whether sizes and repetitions were reduced
+ * @param machine the machine
+ * @param steps the steps, in the order of the plan
  */
 record Run(RunSource source, boolean quick, Machine machine, List<Recorded> steps) {
   /**
-   * Which run a step is of.
+   * The run that a step belongs to.
    *
    * @param date when the run began, in UTC
-   * @param build what nccl4j was built from
-   * @param versions those of what may differ between the runs of one page
+   * @param build the version and commit of nccl4j
+   * @param versions the versions that may differ between the runs of one page
    */
   record RunSource(String date, String build, String versions) {
     private static final List<String> NAMES = List.of("date", "build", "versions");
@@ -39,7 +39,7 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
     }
   }
 
-  /** A step and the run that it is of. */
+  /** A step and the run that it belongs to. */
   record Recorded(Outcome outcome, RunSource source) {
     String name() {
       return outcome.step().name();
@@ -78,8 +78,8 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
     return outcomes().stream().noneMatch(outcome -> outcome.status().bad());
   }
 
-  /** Returns this run with those steps of an earlier one that this one does not have. */
-  Run over(List<Recorded> earlier) {
+  /** Returns this run with the steps of an earlier run that this one does not have. */
+  Run mergedWith(List<Recorded> earlier) {
     Map<Integer, Recorded> all = new TreeMap<>();
     for (Recorded step : earlier) {
       all.put(EvidencePlan.NAMES.indexOf(step.name()), step);
@@ -90,7 +90,7 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
     return new Run(source, quick, machine, List.copyOf(all.values()));
   }
 
-  /** Returns what the runs of one page have in common. */
+  /** Returns the properties that all runs of one page have in common. */
   private Map<String, Object> common() {
     return JsonTree.object(
         "quick", quick,
@@ -113,9 +113,10 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
   }
 
   /**
-   * What an earlier run into the same folder has left.
+   * The results of an earlier run in the same directory.
    *
-   * @param common what all runs of one page have in common
+   * @param common the properties that all runs of one page have in common
+   * @param steps its steps
    */
   record Earlier(Map<String, Object> common, List<Recorded> steps) {
     static final Earlier NONE = new Earlier(Map.of(), List.of());
@@ -123,12 +124,12 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
     /**
      * Reads the JSON of a run.
      *
-     * @throws IOException if it is none of this format
+     * @throws IOException if it is not in this format
      */
     static Earlier read(Path json) throws IOException {
       if (!(JsonTree.parse(Files.readString(json)) instanceof Map<?, ?> tree)
           || !Long.valueOf(2).equals(tree.get("format"))) {
-        throw new IOException(json + " is no evidence of this format");
+        throw new IOException(json + " is not evidence in this format");
       }
       Map<String, Object> common = new LinkedHashMap<>();
       for (String name :
@@ -142,13 +143,13 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
         }
         steps.removeIf(step -> !EvidencePlan.NAMES.contains(step.name()));
       } catch (RuntimeException e) {
-        // A field that is missing or of another kind comes out as one of several.
+        // A missing field, or one of another type, causes one of several exceptions.
         throw new IOException(json + " has a step that cannot be read: " + e.getMessage(), e);
       }
       return new Earlier(common, steps);
     }
 
-    /** Says in what a run differs that cannot be on one page with this one; or an empty text. */
+    /** Describes why a run cannot be on one page with this one; empty if it can. */
     String difference(Run run) {
       Map<String, Object> here = run.common();
       return common.keySet().stream()
@@ -156,7 +157,7 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
           .findFirst()
           .map(
               name ->
-                  "OUT has steps of a run where %s is %s, here it is %s; name another folder"
+                  "OUT has steps of a run where %s is %s, here it is %s; use another directory"
                       .formatted(name, common.get(name), here.get(name)))
           .orElse("");
     }

@@ -6,15 +6,15 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * One step of the evidence: programs that run at the same time, and how long they may take.
+ * One step: processes that run at the same time, and their time limit.
  *
  * @param name a short name, for the command line and for files
- * @param title what the page calls it
- * @param deadline when its processes are killed
- * @param silence how long its processes may write no report before they are killed, or null where
- *     only the deadline counts
- * @param commands what is started; none where the step cannot be
- * @param impossible why the step cannot be here, or null where it can
+ * @param title the heading on the page
+ * @param deadline the time after which its processes are killed
+ * @param silence the time without a new report after which its processes are killed, or null for no
+ *     such limit
+ * @param commands the processes; empty if the step is not possible
+ * @param impossible why the step is not possible here, or null if it is
  */
 record Step(
     String name,
@@ -26,11 +26,11 @@ record Step(
   /**
    * One process.
    *
-   * @param label what tells it from the other processes of the step, such as its rank
-   * @param words program and arguments; a process of ours also gets {@code --deadline}
-   * @param environment the variables that it has beyond those of this process
-   * @param report where it writes a {@link Report}, or null where it is not ours and its exit
-   *     status and output say all
+   * @param label its label, unique in the step, such as its rank
+   * @param words program and arguments; {@code --deadline} is added if it writes a report
+   * @param environment variables to set in addition to those of this process
+   * @param report where it writes a {@link Report}, or null if it writes none, so that its exit status
+   *     and output are its result
    */
   record Command(String label, List<String> words, Map<String, String> environment, Path report) {}
 
@@ -42,12 +42,12 @@ record Step(
     return new Step(name, title, Duration.ZERO, null, List.of(), reason);
   }
 
-  /** Has processes killed at another deadline; without any there is none. */
+  /** Returns this step with another deadline; a step that is not possible is unchanged. */
   Step withDeadline(Duration newDeadline) {
     return impossible == null ? new Step(name, title, newDeadline, silence, commands, null) : this;
   }
 
-  /** Has processes killed that have written no report for so long. */
+  /** Returns this step with a limit on the time without a new report. */
   Step withSilence(Duration newSilence) {
     return new Step(name, title, deadline, newSilence, commands, impossible);
   }

@@ -20,27 +20,27 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Runs steps one after the other, and lets nothing that they do end or hold up the run: what hangs
- * is killed at its deadline with everything it has started, what crashes is told.
+ * Runs steps one after the other. A step cannot end or block the run: a process that hangs is killed
+ * at its deadline with all its descendants, and a crash is reported.
  */
 final class StepRunner implements AutoCloseable {
-  /** What the processes of a step have left when one of them has failed. */
+  /** The time that the processes of a step have left after one of them fails. */
   private static final Duration GRACE = Duration.ofSeconds(10);
 
-  private static final Duration DYING = Duration.ofSeconds(5);
+  private static final Duration KILL_TIMEOUT = Duration.ofSeconds(5);
 
-  /** What a Java takes to print what its threads are at. */
-  private static final Duration PRINTING = Duration.ofMillis(500);
+  /** The time that a JVM needs to print its thread stacks. */
+  private static final Duration STACK_DUMP_TIME = Duration.ofMillis(500);
 
   private static final int TAIL_LINES = 40;
   private static final int TAIL_CHARACTERS = 4000;
   private static final int SIGNALLED = 128;
-  private static final int LINES_OF_OTHERS = 20;
+  private static final int MAX_OUTPUT_NOTES = 20;
 
-  /** What a Java that crashed has left, after its process id. */
+  /** The suffix of a JVM crash file, after the process id. */
   private static final String CRASH = ".hs_err";
 
-  /** In it, the line before the one that names the function. */
+  /** The line of a crash file before the one that names the function. */
   private static final String CRASHED_IN = "# Problematic frame:";
 
   private final Path work;
@@ -50,33 +50,33 @@ final class StepRunner implements AutoCloseable {
       Thread.ofPlatform().unstarted(() -> alive.forEach(StepRunner::kill));
 
   /**
-   * Makes a runner.
+   * Creates a runner.
    *
-   * @param work where the output of the processes is kept while they run
-   * @param log where all of it is collected
+   * @param work the directory for the output of running processes
+   * @param log the file to which all output is appended
    */
   StepRunner(Path work, Path log) {
     this.work = work;
     this.log = log;
-    // Who stops this program does not want its children.
+    // Kills the child processes if this process is stopped.
     Runtime.getRuntime().addShutdownHook(killer);
   }
 
-  /** One process under way. */
+  /** A running process. */
   private record Running(Step.Command command, Process process, Path output) {
     boolean failed() {
       return !process.isAlive() && process.exitValue() != 0;
     }
 
-    /** Says how it crashed; empty if it did not. */
+    /** Describes its crash; empty if it did not crash. */
     String crash() throws IOException {
-      // A Java that crashes without a core dump ends with status 1, as one that only fails.
+      // A JVM that crashes without a core dump exits with status 1, as after a failure.
       Path crashFile = output.resolveSibling(process.pid() + CRASH);
       if (Files.exists(crashFile)) {
         return "crashed" + frame(Files.readAllLines(crashFile, StandardCharsets.ISO_8859_1));
       }
       int signal = process.isAlive() ? 0 : process.exitValue() - SIGNALLED;
-      return signal > 0 ? "ended by signal " + signal : "";
+      return signal > 0 ? "killed by signal " + signal : "";
     }
 
     private static String frame(List<String> lines) {
@@ -85,15 +85,15 @@ final class StepRunner implements AutoCloseable {
     }
   }
 
-  /** How the waiting for a step's processes ended. */
+  /** Why the wait for a step's processes ended. */
   private enum Ending {
-    BY_THEMSELVES,
-    AFTER_A_FAILURE,
-    AT_THE_DEADLINE,
+    ALL_EXITED,
+    PEER_FAILED,
+    DEADLINE,
     SILENT
   }
 
-  /** Runs a step and returns what became of it. */
+  /** Runs a step and returns its outcome. */
   Outcome run(Step step) {
     if (step.impossible() != null) {
       return Outcome.notPossible(step, step.impossible());
@@ -142,25 +142,25 @@ final class StepRunner implements AutoCloseable {
     while (running.stream().anyMatch(one -> one.process().isAlive())) {
       long now = System.nanoTime();
       if (now - deadline >= 0) {
-        return Ending.AT_THE_DEADLINE;
+        return Ending.DEADLINE;
       }
       if (step.silence() != null
-          && silentSince(running, start).plus(step.silence()).isBefore(Instant.now())) {
+          && lastReport(running, start).plus(step.silence()).isBefore(Instant.now())) {
         return Ending.SILENT;
       }
       if (grace == Long.MAX_VALUE && running.stream().anyMatch(Running::failed)) {
         grace = now + GRACE.toNanos();
       }
       if (now >= grace) {
-        return Ending.AFTER_A_FAILURE;
+        return Ending.PEER_FAILED;
       }
       pause();
     }
-    return Ending.BY_THEMSELVES;
+    return Ending.ALL_EXITED;
   }
 
-  /** Returns when a process of a step has last written its report, or else when it was started. */
-  private static Instant silentSince(List<Running> running, Instant start) throws IOException {
+  /** Returns when a process of a step last wrote its report, or the start if none did. */
+  private static Instant lastReport(List<Running> running, Instant start) throws IOException {
     Instant last = start;
     for (Running one : running) {
       Path report = one.command().report();
@@ -187,15 +187,15 @@ final class StepRunner implements AutoCloseable {
     for (Running one : running) {
       ends.put(one.command().label(), Files.size(one.output()));
     }
-    List<String> killed = killStuck(running);
+    List<String> killed = killHung(running);
     List<Report> reports = new ArrayList<>();
     for (Running one : running) {
       reports.add(report(one, killed.contains(one.command().label())));
     }
     Map<String, String> crashes = new LinkedHashMap<>();
     for (Running one : running) {
-      boolean byUs = killed.contains(one.command().label());
-      crashes.put(one.command().label(), byUs ? "" : one.crash());
+      boolean killedByUs = killed.contains(one.command().label());
+      crashes.put(one.command().label(), killedByUs ? "" : one.crash());
     }
     boolean crashed = crashes.values().stream().anyMatch(crash -> !crash.isEmpty());
     Outcome.Status status =
@@ -212,62 +212,63 @@ final class StepRunner implements AutoCloseable {
     return new Outcome(step, status, whole, seconds, tails);
   }
 
-  /** Kills what still runs, but first has it say where it is stuck. */
-  private static List<String> killStuck(List<Running> running) {
-    List<Running> stuck = running.stream().filter(one -> one.process().isAlive()).toList();
-    // Found out now: when a process is gone, nobody knows any more what it has started.
+  /** Kills the processes that still run, after they print their stacks. */
+  private static List<String> killHung(List<Running> running) {
+    List<Running> hung = running.stream().filter(one -> one.process().isAlive()).toList();
+    // Listed now: the descendants of a process are unknown once it has exited.
     List<ProcessHandle> all =
-        stuck.stream()
+        hung.stream()
             .map(one -> one.process().toHandle())
             .flatMap(process -> Stream.concat(Stream.of(process), process.descendants()))
             .toList();
     if (!all.isEmpty()) {
       printStacks(all);
     }
-    stuck.forEach(one -> kill(one.process()));
+    hung.forEach(one -> kill(one.process()));
     all.forEach(ProcessHandle::destroyForcibly);
-    return stuck.stream().map(one -> one.command().label()).toList();
+    return hung.stream().map(one -> one.command().label()).toList();
   }
 
-  /** Sends SIGQUIT, at which Java, and our Python, print what their threads are at. */
-  private static void printStacks(List<ProcessHandle> stuck) {
+  /** Sends SIGQUIT, on which the JVM and our Python program print their stacks. */
+  private static void printStacks(List<ProcessHandle> hung) {
     List<String> command = new ArrayList<>(List.of("sh", "-c", "kill -QUIT \"$@\"", "sh"));
-    stuck.forEach(process -> command.add("" + process.pid()));
+    hung.forEach(process -> command.add("" + process.pid()));
     try {
       Process signaller =
           new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
-      boolean sent = signaller.waitFor(DYING.toMillis(), TimeUnit.MILLISECONDS);
+      boolean sent = signaller.waitFor(KILL_TIMEOUT.toMillis(), TimeUnit.MILLISECONDS);
       if (sent) {
-        Thread.sleep(PRINTING);
+        Thread.sleep(STACK_DUMP_TIME);
       }
     } catch (IOException e) {
-      System.err.println("no stacks of what is stuck: " + e.getMessage());
+      System.err.println("cannot print the stacks of hung processes: " + e.getMessage());
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
   }
 
-  /** Returns what a process found; for one that is not ours, what its exit status says. */
+  /** Returns the report of a process; if it writes none, one made from its exit status and output. */
   private static Report report(Running one, boolean killed) throws IOException {
     Path file = one.command().report();
     if (file != null) {
       return Files.exists(file)
           ? Report.read(file)
-          : Report.of(Report.Verdict.FAILED, "ended without a report");
+          : Report.of(Report.Verdict.FAILED, "exited without a report");
     }
     List<String> lines = text(one.output()).lines().filter(line -> !line.isBlank()).toList();
-    List<String> said = lines.subList(Math.max(0, lines.size() - LINES_OF_OTHERS), lines.size());
+    List<String> shownLines =
+        lines.subList(Math.max(0, lines.size() - MAX_OUTPUT_NOTES), lines.size());
     boolean passed = !killed && one.process().exitValue() == 0;
     return Report.of(passed ? Report.Verdict.PASSED : Report.Verdict.FAILED, "")
         .with(
             passed ? Report.Verdict.PASSED : Report.Verdict.FAILED,
-            said.isEmpty() ? "" : said.getLast(),
-            said);
+            shownLines.isEmpty() ? "" : shownLines.getLast(),
+            shownLines);
   }
 
   private static Outcome.Status status(
       List<Running> running, List<Report> reports, List<String> killed, Ending ending) {
-    if (ending == Ending.AT_THE_DEADLINE || ending == Ending.SILENT) {
+    if (ending == Ending.DEADLINE || ending == Ending.SILENT) {
       return Outcome.Status.TIMED_OUT;
     }
     List<Report.Verdict> verdicts = reports.stream().map(Report::verdict).toList();
@@ -279,8 +280,8 @@ final class StepRunner implements AutoCloseable {
     if (verdicts.contains(Report.Verdict.NOT_POSSIBLE)) {
       return Outcome.Status.NOT_POSSIBLE;
     }
-    boolean allWell = running.stream().allMatch(one -> one.process().exitValue() == 0);
-    return allWell ? Outcome.Status.PASSED : Outcome.Status.FAILED;
+    boolean allSucceeded = running.stream().allMatch(one -> one.process().exitValue() == 0);
+    return allSucceeded ? Outcome.Status.PASSED : Outcome.Status.FAILED;
   }
 
   private static String summary(
@@ -307,19 +308,19 @@ final class StepRunner implements AutoCloseable {
         parts.add(label + crash);
       }
       if (killed.contains(one.command().label()) && status != Outcome.Status.TIMED_OUT) {
-        parts.add(label + "killed, since it went on without the other");
+        parts.add(label + "killed after another process failed");
       }
       Report report = reports.get(i);
       boolean other = one.command().report() == null;
-      boolean tells = i == 0 || other || report.verdict() != Report.Verdict.PASSED;
-      if (!report.summary().isEmpty() && tells) {
+      boolean included = i == 0 || other || report.verdict() != Report.Verdict.PASSED;
+      if (!report.summary().isEmpty() && included) {
         parts.add((status.bad() || other ? label : "") + report.summary());
       }
     }
     return String.join("; ", parts);
   }
 
-  /** Returns the first process's report with what the others add to it. */
+  /** Returns the first process's report with the notes that the others add. */
   private static Report merged(List<Running> running, List<Report> reports, String summary) {
     List<String> more = new ArrayList<>();
     for (int i = 1; i < reports.size(); i++) {
@@ -344,9 +345,9 @@ final class StepRunner implements AutoCloseable {
     }
   }
 
-  /** Returns the flag that has a Java write into a folder why it crashed, for a runner to find. */
+  /** Returns the JVM flag that writes crash files into a directory, where a runner looks for them. */
   static String crashFile(Path folder) {
-    // Java puts its process id there: several may crash at once.
+    // %p is the process id: several processes may crash at once.
     return "-XX:ErrorFile=" + folder.resolve("%p" + CRASH);
   }
 
@@ -356,19 +357,19 @@ final class StepRunner implements AutoCloseable {
   }
 
   private static String status(Running one) {
-    return one.process().isAlive() ? "still there" : "exit status " + one.process().exitValue();
+    return one.process().isAlive() ? "still running" : "exit status " + one.process().exitValue();
   }
 
   private static String text(Path output) throws IOException {
     return text(Files.readAllBytes(output));
   }
 
-  /** Makes text of whatever a program prints. */
+  /** Decodes program output, with control characters replaced. */
   private static String text(byte[] output) {
     return new String(output, StandardCharsets.UTF_8).replaceAll("[\\p{Cc}&&[^\\n\\r\\t]]", "?");
   }
 
-  /** Returns the end of a process's output, as far as it went before its stacks were asked for. */
+  /** Returns the end of a process's output, without the stacks that it printed before it was killed. */
   private static String tail(Path output, long end) throws IOException {
     byte[] bytes = Arrays.copyOf(Files.readAllBytes(output), Math.toIntExact(end));
     List<String> lines = text(bytes).lines().toList();
@@ -379,16 +380,16 @@ final class StepRunner implements AutoCloseable {
     return tail.substring(Math.max(0, tail.length() - TAIL_CHARACTERS));
   }
 
-  /** Ends a process and all that it has started. */
+  /** Kills a process and its descendants. */
   static void kill(Process process) {
-    // First those below it: when it is gone, nobody knows any more whose they were.
+    // Descendants first: they are unknown once their parent has exited.
     Stream.concat(process.descendants().toList().stream(), Stream.of(process.toHandle()))
         .forEach(ProcessHandle::destroyForcibly);
     try {
-      // One that hangs in the kernel does not even die; it is left behind.
-      boolean gone = process.waitFor(DYING.toMillis(), TimeUnit.MILLISECONDS);
-      if (!gone) {
-        System.err.println("process " + process.pid() + " does not die and is left behind");
+      // A process that hangs in the kernel cannot be killed; it is abandoned.
+      boolean exited = process.waitFor(KILL_TIMEOUT.toMillis(), TimeUnit.MILLISECONDS);
+      if (!exited) {
+        System.err.println("process " + process.pid() + " cannot be killed");
       }
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();

@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
-/** What {@code scripts/sweep} measures: a table here, its charts on a page beside this one. */
+/** Runs {@code scripts/sweep}; its table is in the report, its charts on a separate page. */
 final class SweepCharts {
   private static final String SWEEP = "io.nccl4j.tools.perf.sweep.Sweep";
 
@@ -24,7 +24,7 @@ final class SweepCharts {
     Duration limit = child.left();
     int status = await(start(child, json, limit.dividedBy(CHOICES + 1)), limit);
     if (status != 0 || !Files.exists(json)) {
-      throw new IOException("ended with status " + status);
+      throw new IOException("exited with status " + status);
     }
     Map<?, ?> measured = (Map<?, ?>) JsonTree.parse(Files.readString(json));
     List<String> choices = new ArrayList<>();
@@ -38,17 +38,17 @@ final class SweepCharts {
       }
     }
     child.table(table(measured, choices));
-    child.note("`" + child.page.getFileName() + "` beside this page has the charts.");
+    child.note("`" + child.page.getFileName() + "` has the charts.");
     child.end(
         Report.Verdict.PASSED,
         "%d sizes, %d choices".formatted(rows(measured).size(), choices.size()));
   }
 
-  /** Returns the exit status; a process that is late is killed with all that it has started. */
+  /** Returns the exit status; after the time limit, kills the process and its descendants. */
   static int await(Process process, Duration limit) throws IOException, InterruptedException {
     if (!process.waitFor(limit.toMillis(), TimeUnit.MILLISECONDS)) {
       StepRunner.kill(process);
-      throw new IOException("no end within " + limit.toSeconds() + " s");
+      throw new IOException("did not finish within " + limit.toSeconds() + " s");
     }
     return process.exitValue();
   }

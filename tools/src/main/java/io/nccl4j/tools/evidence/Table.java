@@ -7,8 +7,8 @@ import java.util.Map;
  * One table of a report.
  *
  * @param title what it shows, with units
- * @param columns the heads of the columns
- * @param rows one cell for each column: a text, or a number
+ * @param columns the column headings
+ * @param rows the rows, each with one cell per column: a string or a number
  */
 record Table(String title, List<String> columns, List<List<Object>> rows) {
   Map<String, Object> tree() {
@@ -23,7 +23,7 @@ record Table(String title, List<String> columns, List<List<Object>> rows) {
         (List<List<Object>>) tree.get("rows"));
   }
 
-  /** Returns a number with so many decimals, since no measurement here has more to say. */
+  /** Rounds a number to some decimals, since measurements here are not more precise. */
   static double rounded(double value, int decimals) {
     double scale = Math.pow(10, decimals);
     return Math.round(value * scale) / scale;

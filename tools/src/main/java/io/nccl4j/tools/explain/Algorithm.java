@@ -6,9 +6,9 @@ import io.nccl4j.schedule.RingSchedule;
 import io.nccl4j.schedule.Schedule;
 import io.nccl4j.schedule.TreeSchedule;
 
-/** What can be explained. */
+/** The algorithms that can be explained. */
 enum Algorithm {
-  /** Around the ring. */
+  /** A ring. */
   RING {
     @Override
     Layout toyLayout(Layout layout) {
@@ -28,7 +28,7 @@ enum Algorithm {
       return new RingSchedule(layout, ranks, count, ELEMENT_BYTES);
     }
   },
-  /** Up and down the two trees. */
+  /** Two trees. */
   TREE {
     @Override
     Layout toyLayout(Layout layout) {
@@ -37,7 +37,7 @@ enum Algorithm {
 
     @Override
     long toyCount(int ranks) {
-      // The least of which each tree gets a half.
+      // The smallest size that is split between the two trees.
       return (8 << 10) / ELEMENT_BYTES;
     }
 
@@ -50,10 +50,10 @@ enum Algorithm {
   /** Elements are float32. */
   static final int ELEMENT_BYTES = 4;
 
-  /** Changes a layout so that there is one loop of one slice. */
+  /** Returns a layout with a single loop of a single slice. */
   abstract Layout toyLayout(Layout layout);
 
-  /** Returns how many elements fill that loop. */
+  /** Returns the number of elements in that loop. */
   abstract long toyCount(int ranks);
 
   abstract Schedule schedule(Layout layout, int ranks, long count);

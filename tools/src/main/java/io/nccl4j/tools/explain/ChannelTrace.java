@@ -13,46 +13,46 @@ import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 
 /**
- * The steps of an all-reduce on one channel, in the order of the schedule's walk, with what every
- * rank holds after each.
+ * The steps of an all-reduce on one channel, in the order of the schedule's walk, and the value that
+ * each rank holds after each step.
  *
- * <p>A value is written as the ranks whose data it has, folded from the left: {@code 1+2+0} is rank
- * 0's data folded onto what rank 2 made of rank 1's, {@code 1+0+(3+2)} is what rank 2 made of rank
- * 3's folded onto the fold of 1 and 0. Rounding depends on that order.
+ * <p>A value is written as the ranks whose data it contains, reduced from the left: in {@code 1+2+0},
+ * the data of rank 2 is added to that of rank 1, then that of rank 0; in {@code 1+0+(3+2)}, the sum of
+ * ranks 3 and 2 is added to the sum of ranks 1 and 0. Rounding depends on that order.
  *
- * @param schedule what is explained
+ * @param schedule the schedule
  * @param channel the channel, from 0
  * @param frames the steps, in order
  */
 record ChannelTrace(Schedule schedule, int channel, List<Frame> frames) {
-  /** More steps than this are no explanation any more. */
-  static final long MOST_MOVES = 200_000;
+  /** The largest number of steps that is explained. */
+  static final long MAX_MOVES = 200_000;
 
   /**
-   * Tells a schedule, channel by channel.
+   * Traces a schedule; returns one trace for each channel.
    *
    * @throws IllegalArgumentException if it has too many steps
    */
   static List<ChannelTrace> of(Schedule schedule) {
     long moves = moves(schedule);
-    if (moves > MOST_MOVES) {
+    if (moves > MAX_MOVES) {
       throw new IllegalArgumentException(
-          "these are %,d steps of single ranks; the most to be explained is %,d. Take a smaller --size or fewer --ranks"
-              .formatted(moves, MOST_MOVES));
+          "%,d steps are too many, the limit is %,d; use a smaller --size or fewer --ranks"
+              .formatted(moves, MAX_MOVES));
     }
-    List<Teller> tellers =
+    List<TraceBuilder> builders =
         IntStream.range(0, schedule.channels())
-            .mapToObj(channel -> new Teller(schedule.ranks()))
+            .mapToObj(channel -> new TraceBuilder(schedule.ranks()))
             .toList();
-    schedule.walk(step -> tellers.get(step.channel()).take(step));
-    List<ChannelTrace> stories = new ArrayList<>();
-    for (int channel = 0; channel < tellers.size(); channel++) {
-      stories.add(new ChannelTrace(schedule, channel, List.copyOf(tellers.get(channel).frames)));
+    schedule.walk(step -> builders.get(step.channel()).add(step));
+    List<ChannelTrace> traces = new ArrayList<>();
+    for (int channel = 0; channel < builders.size(); channel++) {
+      traces.add(new ChannelTrace(schedule, channel, List.copyOf(builders.get(channel).frames)));
     }
-    return stories;
+    return traces;
   }
 
-  /** Returns at least how many steps there are, without walking: each slice that is sent is one. */
+  /** Returns a lower bound of the number of steps, without a walk: each slice that is sent is one. */
   private static long moves(Schedule schedule) {
     long moves = 0;
     for (int channel = 0; channel < schedule.channels(); channel++) {
@@ -63,18 +63,18 @@ record ChannelTrace(Schedule schedule, int channel, List<Frame> frames) {
     return moves;
   }
 
-  /** Returns how many chunks a loop has: one for each rank of a ring, one on a tree. */
+  /** Returns the number of chunks in a loop: one for each rank of a ring, one on a tree. */
   int chunks() {
     return schedule instanceof RingSchedule ? schedule.ranks() : 1;
   }
 
-  /** Returns what every rank holds of every chunk after a frame, by rank and chunk. */
+  /** Returns the values after a frame, by rank and chunk. */
   String[][] holdings(int frame) {
     String[][] values = new String[schedule.ranks()][chunks()];
     for (int rank = 0; rank < values.length; rank++) {
       Arrays.fill(values[rank], Integer.toString(rank));
     }
-    for (int f = frames.get(frame).opening(); f <= frame; f++) {
+    for (int f = frames.get(frame).firstFrame(); f <= frame; f++) {
       for (Move move : frames.get(f).moves()) {
         values[move.step().rank()][move.step().chunk()] = move.value();
       }
@@ -82,7 +82,7 @@ record ChannelTrace(Schedule schedule, int channel, List<Frame> frames) {
     return values;
   }
 
-  /** Says which ring or tree the channel has. */
+  /** Describes the ring or tree of the channel. */
   String shape() {
     return switch (schedule) {
       case RingSchedule ring -> ring.ring(channel).toString();
@@ -102,31 +102,31 @@ record ChannelTrace(Schedule schedule, int channel, List<Frame> frames) {
         .collect(Collectors.joining(", "));
   }
 
-  /** Follows the steps of one channel and notes what they do to the data. */
-  private static final class Teller {
+  /** Records the steps of one channel and the values that they produce. */
+  private static final class TraceBuilder {
     private final int ranks;
     private final List<Frame> frames = new ArrayList<>();
-    // By sender and chunk: what it has sent last, which is what its receivers take next.
+    // By sender and chunk: the last value sent, which its receivers receive next.
     private final Map<Long, String> sent = new HashMap<>();
     private final Map<Long, String> held = new HashMap<>();
     private Step last;
-    private int opening;
+    private int firstFrame;
     private List<Move> moves = new ArrayList<>();
 
-    Teller(int ranks) {
+    TraceBuilder(int ranks) {
       this.ranks = ranks;
     }
 
-    void take(Step step) {
-      boolean another = last == null || last.loop() != step.loop() || last.slice() != step.slice();
-      if (another || last.step() != step.step()) {
-        if (another) {
-          opening = frames.size();
+    void add(Step step) {
+      boolean newSlice = last == null || last.loop() != step.loop() || last.slice() != step.slice();
+      if (newSlice || last.step() != step.step()) {
+        if (newSlice) {
+          firstFrame = frames.size();
           sent.clear();
           held.clear();
         }
         moves = new ArrayList<>();
-        frames.add(new Frame(step.loop(), step.slice(), step.step(), opening, moves));
+        frames.add(new Frame(step.loop(), step.slice(), step.step(), firstFrame, moves));
       }
       last = step;
       String before =
@@ -153,7 +153,7 @@ record ChannelTrace(Schedule schedule, int channel, List<Frame> frames) {
       if (!step.action().reduces()) {
         return received.getFirst();
       }
-      // The first fold has two operands, whose order makes no difference.
+      // The order of the two operands of the first reduction makes no difference.
       StringBuilder value = new StringBuilder(received.getFirst()).append('+').append(own);
       for (String more : received.subList(1, received.size())) {
         value.append('+').append(more.contains("+") ? "(" + more + ")" : more);

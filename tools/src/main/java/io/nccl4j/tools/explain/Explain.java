@@ -6,23 +6,23 @@ import java.io.IOException;
 import java.io.PrintStream;
 import java.util.List;
 
-/** The command: from a command line to an exit status. */
+/** The {@code explain} command. */
 public final class Explain {
   private final PrintStream out;
   private final PrintStream err;
 
   /**
-   * Makes a command.
+   * Creates the command.
    *
-   * @param out where the explanation goes
-   * @param err where messages go
+   * @param out receives the explanation
+   * @param err receives messages
    */
   Explain(PrintStream out, PrintStream err) {
     this.out = out;
     this.err = err;
   }
 
-  /** Runs the command and ends the process with its status. */
+  /** Runs the command and exits with its status. */
   public static void main(String[] args) {
     Commands.exit((out, err) -> new Explain(out, err).run(args));
   }

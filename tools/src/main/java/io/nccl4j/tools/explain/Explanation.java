@@ -6,17 +6,17 @@ import io.nccl4j.schedule.TreePattern;
 import java.util.List;
 
 /**
- * One algorithm's all-reduce and its stories, one for each channel.
+ * An all-reduce with one algorithm, and its traces, one for each channel.
  *
  * @param algorithm the algorithm
- * @param toy whether it is the smallest one that shows everything
- * @param layout how it is divided
- * @param schedule the all-reduce
- * @param stories its channels
+ * @param toy whether it is the smallest all-reduce that shows all steps
+ * @param layout the division into channels, loops, chunks and slices
+ * @param schedule the schedule
+ * @param traces the traces
  */
 record Explanation(
     Algorithm algorithm, boolean toy, Layout layout, Schedule schedule, List<ChannelTrace> traces) {
-  /** Makes the telling that a command line asks for. */
+  /** Creates the explanation for a command line. */
   static Explanation of(Algorithm algorithm, Flags flags) {
     Layout layout = Layout.defaults();
     if (!flags.order.isEmpty()) {
@@ -40,17 +40,17 @@ record Explanation(
     return new Explanation(algorithm, toy, layout, schedule, ChannelTrace.of(schedule));
   }
 
-  /** Returns what one channel is called. */
-  String name(ChannelTrace story) {
+  /** Returns the name of a channel. */
+  String name(ChannelTrace trace) {
     return switch (algorithm) {
-      case RING -> toy ? "ring" : "ring, channel " + story.channel();
+      case RING -> toy ? "ring" : "ring, channel " + trace.channel();
       case TREE ->
-          (layout.firstTree(story.channel()) ? "first tree" : "second tree")
-              + (toy ? "" : ", channel " + story.channel());
+          (layout.firstTree(trace.channel()) ? "first tree" : "second tree")
+              + (toy ? "" : ", channel " + trace.channel());
     };
   }
 
-  /** Returns what a frame is called among those of its channel. */
+  /** Returns the name of a frame. */
   String name(Frame frame) {
     if (toy) {
       return "step " + frame.step();
@@ -59,7 +59,7 @@ record Explanation(
     return outer + frame.loop() + ", slice " + frame.slice() + ", step " + frame.step();
   }
 
-  /** Returns how many bytes each rank reduces. */
+  /** Returns the number of bytes that each rank reduces. */
   long bytes() {
     return schedule.count() * schedule.elementBytes();
   }

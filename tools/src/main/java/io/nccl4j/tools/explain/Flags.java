@@ -13,27 +13,27 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 import picocli.CommandLine.TypeConversionException;
 
-/** The command line. */
+/** The command line options. */
 @Command(
     name = "explain",
     sortOptions = false,
     usageHelpWidth = 100,
     customSynopsis =
         "scripts/explain all_reduce [--algo ring|tree] [--ranks N] [--html FILE] [more options]",
-    header = "Explains an all-reduce: which rank sends what to whom, and what each then holds.",
+    header = "Explains an all-reduce: what each rank sends to which rank, and what it then holds.",
     description = {
-      "Prints the very schedule that the reference backend executes. Without --size it is the toy one:",
-      "one chunk for each rank of a ring, one for each of the two trees. With --size it is the real",
-      "one, in channels, loops, chunks and slices."
+      "Prints the schedule that the reference backend executes. Without --size it is a toy",
+      "example: one chunk for each rank of a ring, one for each of the two trees. With --size it",
+      "is the schedule for a buffer of that size, in channels, loops, chunks and slices."
     },
     footer = {
       "",
-      "Values are written as the ranks whose data is folded in, from the left: 1+2+0.",
+      "A value is written as the ranks whose data it contains, in order of reduction: 1+2+0.",
       "Exit status: 0 explained; 1 the file cannot be written; 2 bad arguments."
     })
 final class Flags {
-  /** More do not fit any picture. */
-  static final int MOST_RANKS = 64;
+  /** The most ranks that fit a picture. */
+  static final int MAX_RANKS = 64;
 
   @Parameters(
       arity = "1",
@@ -42,28 +42,28 @@ final class Flags {
       converter = Collective.class)
   String collective;
 
-  @Option(names = "--algo", paramLabel = "ring|tree", description = "which algorithm; default both")
+  @Option(names = "--algo", paramLabel = "ring|tree", description = "the algorithm; default both")
   Algorithm algorithm;
 
   @Option(
       names = "--ranks",
       paramLabel = "N",
       defaultValue = "4",
-      description = "how many ranks, from 1 to " + MOST_RANKS + "; default 4")
-  @Within(least = 1, most = MOST_RANKS)
+      description = "number of ranks, from 1 to " + MAX_RANKS + "; default 4")
+  @Within(least = 1, most = MAX_RANKS)
   int ranks;
 
   @Option(
       names = "--size",
       paramLabel = "BYTES",
       converter = Size.class,
-      description = "bytes of float32 data of each rank, as 64K or 16M; without it the toy")
+      description = "bytes of float32 data of each rank, as 64K or 16M; default a toy example")
   Long size;
 
   @Option(
       names = "--channels",
       paramLabel = "N",
-      description = "how many channels share out the data, from 1 to 64; default 2; with --size")
+      description = "number of channels, from 1 to 64; default 2; with --size")
   @Within(least = 1, most = 64)
   Integer channels;
 
@@ -71,7 +71,7 @@ final class Flags {
       names = "--protocol",
       paramLabel = "simple|ll|ll128",
       description =
-          "NCCL's protocol, which decides the size of chunks; default simple; with --size")
+          "NCCL's protocol, which determines the chunk size; default simple; with --size")
   Protocol protocol;
 
   @Option(
@@ -80,27 +80,27 @@ final class Flags {
       split = ",",
       splitSynopsisLabel = ",",
       description = "the ranks in the order of the ring; default 0,1,2,...")
-  @Within(least = 0, most = MOST_RANKS - 1)
+  @Within(least = 0, most = MAX_RANKS - 1)
   List<Integer> order = List.of();
 
   @Option(
       names = "--ranks-per-node",
       paramLabel = "N",
-      description = "how many ranks hang in a chain below each node of a tree; default 1")
-  @Within(least = 1, most = MOST_RANKS)
+      description = "number of ranks per node, which form a chain in a tree; default 1")
+  @Within(least = 1, most = MAX_RANKS)
   Integer ranksPerNode;
 
   @Option(
       names = "--html",
       paramLabel = "FILE",
       converter = OptionValue.Page.class,
-      description = "write one self-contained page that plays the steps, instead of text")
+      description = "write a self-contained page that animates the steps, instead of text")
   Path html;
 
   /**
-   * Checks what no option can check alone: what would have no effect is refused, too.
+   * Checks the combination of options; an option without effect is rejected.
    *
-   * @throws IllegalArgumentException if the options do not go together
+   * @throws IllegalArgumentException if the options cannot be combined
    */
   void check() {
     if (size == null && channels != null) {

@@ -3,12 +3,12 @@ package io.nccl4j.tools.explain;
 import java.util.List;
 
 /**
- * What all ranks do at the same time to one slice of each chunk.
+ * The concurrent moves of all ranks on one slice of each chunk.
  *
- * @param loop on a ring the loop, on a tree the chunk
+ * @param loop the loop of a ring, or the chunk of a tree
  * @param slice the slice
  * @param step the step
- * @param opening which frame is the first of this loop and slice
- * @param moves what each rank does, those that do nothing left out
+ * @param firstFrame the index of the first frame of this loop and slice
+ * @param moves the moves of the ranks that do something
  */
-record Frame(int loop, int slice, int step, int opening, List<Move> moves) {}
+record Frame(int loop, int slice, int step, int firstFrame, List<Move> moves) {}

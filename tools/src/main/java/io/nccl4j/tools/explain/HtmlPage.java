@@ -12,32 +12,32 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
 
-/** Tellings as one self-contained page that plays their steps. */
+/** Formats explanations as a self-contained page that animates their steps. */
 final class HtmlPage {
-  /** More frames make a page that no browser opens quickly. */
-  static final int MOST_FRAMES = 5_000;
+  /** The most frames that a browser opens quickly. */
+  static final int MAX_FRAMES = 5_000;
 
-  private static final String PLACE_OF_DATA = "@DATA@";
+  private static final String DATA_PLACEHOLDER = "@DATA@";
 
   private HtmlPage() {}
 
   /**
    * Returns the page.
    *
-   * @throws IllegalArgumentException if there are too many frames for one
+   * @throws IllegalArgumentException if there are too many frames for a page
    */
-  static String of(List<Explanation> tellings) throws IOException {
+  static String of(List<Explanation> explanations) throws IOException {
     int frames =
-        tellings.stream()
-            .flatMap(telling -> telling.traces().stream())
-            .mapToInt(story -> story.frames().size())
+        explanations.stream()
+            .flatMap(explanation -> explanation.traces().stream())
+            .mapToInt(trace -> trace.frames().size())
             .sum();
-    if (frames > MOST_FRAMES) {
+    if (frames > MAX_FRAMES) {
       throw new IllegalArgumentException(
-          "a page of %,d frames is too large, the most is %,d; take a smaller --size or fewer --channels"
-              .formatted(frames, MOST_FRAMES));
+          "%,d frames are too many, the limit is %,d; use a smaller --size or fewer --channels"
+              .formatted(frames, MAX_FRAMES));
     }
-    return template().replace(PLACE_OF_DATA, JsonTree.script(json(tellings)));
+    return template().replace(DATA_PLACEHOLDER, JsonTree.script(json(explanations)));
   }
 
   private static String template() throws IOException {
@@ -46,54 +46,56 @@ final class HtmlPage {
     }
   }
 
-  private static Object json(List<Explanation> tellings) {
-    int ranks = tellings.getFirst().schedule().ranks();
+  private static Object json(List<Explanation> explanations) {
+    int ranks = explanations.getFirst().schedule().ranks();
     return JsonTree.object(
         "ranks",
         ranks,
         "title",
         "all_reduce of " + Count.of(ranks, "rank"),
         "views",
-        tellings.stream()
-            .flatMap(telling -> telling.traces().stream().map(story -> view(telling, story)))
+        explanations.stream()
+            .flatMap(
+                explanation ->
+                    explanation.traces().stream().map(trace -> view(explanation, trace)))
             .toList());
   }
 
-  private static Object view(Explanation telling, ChannelTrace story) {
-    Schedule schedule = telling.schedule();
+  private static Object view(Explanation explanation, ChannelTrace trace) {
+    Schedule schedule = explanation.schedule();
     String about =
         "elements %,d to %,d of %,d float32; %s"
             .formatted(
-                schedule.begin(story.channel()),
-                schedule.end(story.channel()) - 1,
+                schedule.begin(trace.channel()),
+                schedule.end(trace.channel()) - 1,
                 schedule.count(),
-                story.shape());
+                trace.shape());
     Map<String, Object> view =
         JsonTree.object(
-            "name", telling.name(story),
+            "name", explanation.name(trace),
             "about", about,
-            "bytes", telling.bytes(),
-            "chunks", story.chunks());
+            "bytes", explanation.bytes(),
+            "chunks", trace.chunks());
     IntStream ranks = IntStream.range(0, schedule.ranks());
-    switch (story.schedule()) {
+    switch (trace.schedule()) {
       case RingSchedule ring ->
-          view.put("order", ranks.map(ring.ring(story.channel())::rank).boxed().toList());
+          view.put("order", ranks.map(ring.ring(trace.channel())::rank).boxed().toList());
       case TreeSchedule tree ->
-          view.put("parents", ranks.map(tree.tree(story.channel())::parent).boxed().toList());
+          view.put("parents", ranks.map(tree.tree(trace.channel())::parent).boxed().toList());
     }
     view.put("sent", IntStream.range(0, schedule.ranks()).mapToObj(schedule::bytesSent).toList());
-    view.put("frames", story.frames().stream().map(frame -> frame(telling, frame)).toList());
+    view.put("frames", trace.frames().stream().map(frame -> frame(explanation, frame)).toList());
     return view;
   }
 
-  private static Object frame(Explanation telling, Frame frame) {
+  private static Object frame(Explanation explanation, Frame frame) {
     return JsonTree.object(
-        "name", telling.name(frame),
-        "opening", frame.opening(),
-        "moves", frame.moves().stream().map(move -> move(telling, move)).toList());
+        "name", explanation.name(frame),
+        "firstFrame", frame.firstFrame(),
+        "moves", frame.moves().stream().map(move -> move(explanation, move)).toList());
   }
 
-  private static Object move(Explanation telling, Move move) {
+  private static Object move(Explanation explanation, Move move) {
     return JsonTree.object(
         "rank", move.step().rank(),
         "chunk", move.step().chunk(),
@@ -101,6 +103,6 @@ final class HtmlPage {
         "value", move.value(),
         "changes", move.changes(),
         "result", move.step().action().keeps(),
-        "says", move.sentence(!telling.toy()));
+        "says", move.sentence(!explanation.toy()));
   }
 }

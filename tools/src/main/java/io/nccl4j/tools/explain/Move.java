@@ -4,28 +4,28 @@ import io.nccl4j.schedule.Step;
 import java.util.List;
 
 /**
- * One step of one rank, and what came of it.
+ * One step of one rank, and its result.
  *
  * @param step the step
- * @param value what the rank has of the slice afterwards: the ranks whose data is folded in
- * @param changes whether that is something else than before the step
+ * @param value the rank's value of the slice after the step: the ranks whose data it contains
+ * @param changes whether the step changed the value
  */
 record Move(Step step, String value, boolean changes) {
-  /** Says in a sentence what happens. */
+  /** Describes the move in a sentence. */
   String sentence(boolean elements) {
     StringBuilder text = new StringBuilder("rank ").append(step.rank());
-    String what = "chunk " + step.chunk();
+    String chunk = "chunk " + step.chunk();
     if (elements) {
-      what += " (elements %,d to %,d)".formatted(step.begin(), step.end() - 1);
+      chunk += " (elements %,d to %,d)".formatted(step.begin(), step.end() - 1);
     }
     switch (step.action()) {
-      case SEND -> text.append(" sends its own ").append(what);
+      case SEND -> text.append(" sends its own ").append(chunk);
       case RECV_REDUCE_SEND, RECV_REDUCE_COPY, RECV_REDUCE_COPY_SEND ->
-          text.append(" folds ").append(what).append(" of ").append(ranks(step.from()));
+          text.append(" reduces ").append(chunk).append(" from ").append(ranks(step.from()));
       case RECV_COPY_SEND, RECV ->
-          text.append(" keeps the result of ")
-              .append(what)
-              .append(" of ")
+          text.append(" receives the result of ")
+              .append(chunk)
+              .append(" from ")
               .append(ranks(step.from()));
     }
     if (step.action().reduces()) {

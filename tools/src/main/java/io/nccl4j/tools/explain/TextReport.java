@@ -4,21 +4,21 @@ import io.nccl4j.tools.cli.Count;
 import java.io.PrintStream;
 import java.util.Locale;
 
-/** A telling as lines of text. */
+/** Prints an explanation as text. */
 final class TextReport {
   private final Explanation explanation;
   private final PrintStream out;
 
-  private TextReport(Explanation telling, PrintStream out) {
-    this.explanation = telling;
+  private TextReport(Explanation explanation, PrintStream out) {
+    this.explanation = explanation;
     this.out = out;
   }
 
-  /** Prints a telling. */
-  static void write(Explanation telling, PrintStream out) {
-    TextReport report = new TextReport(telling, out);
+  /** Prints an explanation. */
+  static void write(Explanation explanation, PrintStream out) {
+    TextReport report = new TextReport(explanation, out);
     report.title();
-    telling.traces().forEach(report::trace);
+    explanation.traces().forEach(report::trace);
     report.bytes();
   }
 
@@ -32,30 +32,30 @@ final class TextReport {
         explanation.schedule().count());
   }
 
-  private void trace(ChannelTrace story) {
-    long begin = explanation.schedule().begin(story.channel());
-    long end = explanation.schedule().end(story.channel());
+  private void trace(ChannelTrace trace) {
+    long begin = explanation.schedule().begin(trace.channel());
+    long end = explanation.schedule().end(trace.channel());
     out.printf(
         Locale.ROOT,
         "%n%s: elements %,d to %,d; %s%n",
-        explanation.name(story),
+        explanation.name(trace),
         begin,
         end - 1,
-        story.shape());
-    if (story.frames().isEmpty()) {
-      out.println("  nothing moves: a single rank has the result already");
+        trace.shape());
+    if (trace.frames().isEmpty()) {
+      out.println("  nothing moves: a single rank already has the result");
     }
-    for (int i = 0; i < story.frames().size(); i++) {
-      Frame frame = story.frames().get(i);
+    for (int i = 0; i < trace.frames().size(); i++) {
+      Frame frame = trace.frames().get(i);
       out.printf("%n  %s%n", explanation.name(frame));
       frame.moves().forEach(move -> out.println("    " + move.sentence(!explanation.toy())));
       if (explanation.toy()) {
-        holdings(story.holdings(i));
+        holdings(trace.holdings(i));
       }
     }
   }
 
-  /** Prints what each rank holds, with columns as wide as what stands in them. */
+  /** Prints the values of all ranks in aligned columns. */
   private void holdings(String[][] values) {
     int[] widths = new int[values[0].length];
     for (int chunk = 0; chunk < widths.length; chunk++) {
@@ -86,7 +86,7 @@ final class TextReport {
     int ranks = explanation.schedule().ranks();
     out.printf(
         Locale.ROOT,
-        "%nbytes sent, in parts of the data; 2(n-1)/n is %.3f%n",
+        "%nbytes sent, and their ratio to the data; 2(n-1)/n is %.3f%n",
         2.0 * (ranks - 1) / ranks);
     for (int rank = 0; rank < ranks; rank++) {
       long sent = explanation.schedule().bytesSent(rank);

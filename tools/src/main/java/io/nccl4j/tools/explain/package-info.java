@@ -1,8 +1,8 @@
 /**
- * {@code scripts/explain}: the steps of an all-reduce as text, and as a page that plays them.
+ * {@code scripts/explain}: prints the steps of an all-reduce, or writes a page that animates them.
  *
- * <p>A {@code ChannelTrace} walks through an {@code io.nccl4j.schedule.Schedule}, which is what the
- * reference backend executes, and keeps for each step what every rank holds afterwards. {@code
- * TextReport} and {@code HtmlPage} show stories; neither knows how an all-reduce works.
+ * <p>A {@code ChannelTrace} walks an {@code io.nccl4j.schedule.Schedule}, which the reference backend
+ * executes, and records what every rank holds after each step. {@code TextReport} and {@code HtmlPage}
+ * format traces.
  */
 package io.nccl4j.tools.explain;

@@ -2,16 +2,16 @@ package io.nccl4j.tools.simulate;
 
 import java.util.Locale;
 
-/** The ways to reduce that are compared. */
+/** The algorithms that are compared. */
 enum Algorithm {
   /** One ring of all ranks for each channel. */
   RING,
-  /** A tree of all ranks for each channel, of two kinds. */
+  /** A tree of all ranks for each channel, in two variants. */
   TREE,
   /**
    * Three operations: a reduce-scatter within each node, an all-reduce of each rank's shard across
-   * the nodes, an all-gather within each node. NCCL does not choose this by itself and neither does
-   * the reference; a program can, with a communicator for each.
+   * the nodes, an all-gather within each node. Neither NCCL nor the reference uses this
+   * automatically; a program can do it with a communicator for each operation.
    */
   HIERARCHICAL;
 

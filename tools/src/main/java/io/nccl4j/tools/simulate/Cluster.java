@@ -1,10 +1,10 @@
 package io.nccl4j.tools.simulate;
 
 /**
- * How many ranks there are and where they run: node by node, in order.
+ * The number of ranks and their assignment to nodes, in order of rank.
  *
- * @param ranks the number of ranks; 1 or more
- * @param ranksPerNode how many of them share a node; divides the number of ranks
+ * @param ranks the number of ranks, at least 1
+ * @param ranksPerNode the number of ranks on a node; divides the number of ranks
  */
 record Cluster(int ranks, int ranksPerNode) {
   Cluster {

@@ -3,16 +3,15 @@ package io.nccl4j.tools.simulate;
 import io.nccl4j.schedule.Protocol;
 
 /**
- * How long one all-reduce takes, and why.
+ * The estimated time of one all-reduce.
  *
- * @param algorithm how it is reduced
- * @param across how it is reduced across nodes where the algorithm is hierarchical, else the
- *     algorithm
+ * @param algorithm the algorithm
+ * @param across the algorithm across nodes if the algorithm is hierarchical, else the same algorithm
  * @param protocol NCCL's protocol
  * @param ranks the number of ranks
- * @param bytes what every rank reduces
- * @param latency the seconds that would pass even if data took no time: launch and hops
- * @param transfer the seconds that the data takes beyond that
+ * @param bytes the bytes that every rank reduces
+ * @param latency the seconds for launch and hops, independent of the bandwidth
+ * @param transfer the additional seconds to transfer the data
  */
 record Estimate(
     Algorithm algorithm,
@@ -26,12 +25,12 @@ record Estimate(
     return latency + transfer;
   }
 
-  /** Returns bytes per second, as nccl-tests counts its algbw. */
+  /** Returns nccl-tests' algbw, in bytes per second. */
   double algbw() {
     return bytes / seconds();
   }
 
-  /** Returns bytes per second, as nccl-tests counts its busbw. */
+  /** Returns nccl-tests' busbw, in bytes per second. */
   double busbw() {
     return algbw() * 2 * (ranks - 1) / ranks;
   }

@@ -10,49 +10,49 @@ import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.TypeConversionException;
 
-/** The command line. */
+/** The command line options. */
 @Command(
     name = "simulate",
     sortOptions = false,
     usageHelpWidth = 100,
     customSynopsis =
         "scripts/simulate [--ranks N] [--nodes N] [--size BYTES] [--plot FILE] [more options]",
-    header = "Predicts how long an all-reduce takes on a cluster that is not there.",
+    header = "Predicts the time of an all-reduce on a hypothetical cluster.",
     description = {
-      "Prices the schedules that the reference backend executes, ring and tree, and a hierarchical",
-      "all-reduce made of them, with each of NCCL's protocols. Finds the sizes where one becomes",
-      "quicker than another. Nothing is measured."
+      "Estimates ring and tree, whose schedules the reference backend executes, and a hierarchical",
+      "all-reduce made of them, with each protocol of NCCL. Finds the sizes at which one becomes",
+      "faster than another. Nothing is measured."
     },
     footer = {
       "",
-      "Bandwidths are of one rank and one direction: 450GB/s, 400Gb/s. Latencies: 5us, 300ns.",
-      "Exit status: 0 predicted; 1 the file cannot be written; 2 bad arguments."
+      "Bandwidths are per rank and direction: 450GB/s, 400Gb/s. Latencies: 5us, 300ns.",
+      "Exit status: 0 success; 1 the file cannot be written; 2 bad arguments."
     })
 final class Flags {
-  /** Ten times what anyone has; still priced within seconds. */
-  static final int MOST_RANKS = 1_000_000;
+  /** Ten times the largest cluster; the estimates still take only seconds. */
+  static final int MAX_RANKS = 1_000_000;
 
   @Option(
       names = "--ranks",
       paramLabel = "N",
       defaultValue = "8",
-      description = "how many ranks, from 2 to " + MOST_RANKS + "; default 8")
-  @Within(least = 2, most = MOST_RANKS)
+      description = "number of ranks, from 2 to " + MAX_RANKS + "; default 8")
+  @Within(least = 2, most = MAX_RANKS)
   int ranks;
 
   @Option(
       names = "--nodes",
       paramLabel = "N",
       defaultValue = "1",
-      description = "on how many nodes, with as many ranks each; default 1")
-  @Within(least = 1, most = MOST_RANKS)
+      description = "number of nodes, with the same number of ranks each; default 1")
+  @Within(least = 1, most = MAX_RANKS)
   int nodes;
 
   @Option(
       names = "--size",
       paramLabel = "BYTES",
       converter = Size.class,
-      description = "bytes of float32 data of each rank, as 64K or 1G; without it a table of sizes")
+      description = "bytes of float32 data of each rank, as 64K or 1G; default a table of sizes")
   Long size;
 
   @Option(
@@ -60,7 +60,7 @@ final class Flags {
       paramLabel = "BANDWIDTH",
       defaultValue = "450GB/s",
       converter = Bandwidths.class,
-      description = "what a rank sends within its node; default 450GB/s")
+      description = "bandwidth of a rank within its node; default 450GB/s")
   Bandwidth intra;
 
   @Option(
@@ -68,7 +68,7 @@ final class Flags {
       paramLabel = "BANDWIDTH",
       defaultValue = "50GB/s",
       converter = Bandwidths.class,
-      description = "what a rank's network card sends to other nodes; default 50GB/s")
+      description = "bandwidth of a rank's network card to other nodes; default 50GB/s")
   Bandwidth inter;
 
   @Option(
@@ -76,14 +76,14 @@ final class Flags {
       paramLabel = "TIME",
       defaultValue = "5us",
       converter = Latencies.class,
-      description = "a hop to another node with Simple; default 5us")
+      description = "latency of a hop to another node with Simple; default 5us")
   Latency latency;
 
   @Option(
       names = "--intra-latency",
       paramLabel = "TIME",
       converter = Latencies.class,
-      description = "a hop within a node with Simple; default 4/14 of --latency")
+      description = "latency of a hop within a node with Simple; default 4/14 of --latency")
   Latency intraLatency;
 
   @Option(
@@ -91,22 +91,22 @@ final class Flags {
       paramLabel = "TIME",
       defaultValue = "6.6us",
       converter = Latencies.class,
-      description = "what it takes to start an operation; default 6.6us")
+      description = "time to start an operation; default 6.6us")
   Latency launch;
 
   @Option(
       names = "--channels",
       paramLabel = "N",
       defaultValue = "16",
-      description = "how many channels share out the data, from 1 to 64; default 16")
+      description = "number of channels, from 1 to 64; default 16")
   @Within(least = 1, most = 64)
   int channels;
 
   @Option(
       names = "--sweep-ranks",
       paramLabel = "N",
-      description = "also the best algorithm for more and more ranks up to N, in nodes as large")
-  @Within(least = 2, most = MOST_RANKS)
+      description = "also print the best algorithm for up to N ranks, with nodes of the same size")
+  @Within(least = 2, most = MAX_RANKS)
   Integer sweepRanks;
 
   @Option(
@@ -124,7 +124,7 @@ final class Flags {
     @Override
     public Long convert(String text) {
       long bytes = OptionValue.float32Bytes(text);
-      if (bytes > Crossover.MOST) {
+      if (bytes > Crossover.MAX_BYTES) {
         throw new TypeConversionException("'" + text + "' is more than 64G");
       }
       return bytes;

@@ -1,15 +1,15 @@
 package io.nccl4j.tools.simulate;
 
 /**
- * How many times data is handed on, one time after the other.
+ * The consecutive hops of a path.
  *
- * @param inter how many times to another node
- * @param intra how many times within a node
+ * @param inter the number of hops to another node
+ * @param intra the number of hops within a node
  */
 record Hops(int inter, int intra) {
   static final Hops NONE = new Hops(0, 0);
 
-  /** Returns one hop more. */
+  /** Returns this path with one more hop. */
   Hops then(boolean withinNode) {
     return withinNode ? new Hops(inter, intra + 1) : new Hops(inter + 1, intra);
   }

@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 
-/** A scenario as JSON: bytes, seconds and bytes per second, without prefixes. */
+/** Formats a scenario as JSON, in bytes, seconds and bytes per second. */
 final class JsonReport {
   private JsonReport() {}
 

@@ -1,10 +1,10 @@
 package io.nccl4j.tools.simulate;
 
 /**
- * What has to be sent, in bytes of data.
+ * The bytes of data to send.
  *
- * @param inter what leaves a node for others
- * @param intra what a rank sends within its node
+ * @param inter the bytes that a node sends to other nodes
+ * @param intra the bytes that a rank sends within its node
  */
 record Load(long inter, long intra) {
   static final Load NONE = new Load(0, 0);

@@ -13,21 +13,21 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.ToDoubleFunction;
 
-/** Prices the all-reduces of one cluster on one network. */
+/** Estimates all-reduces of one cluster on one network. */
 final class Model {
   /** Elements are float32. */
   static final int ELEMENT_BYTES = 4;
 
-  /** What a hierarchical all-reduce consists of. */
+  /** The number of operations of a hierarchical all-reduce. */
   private static final int OPERATIONS = 3;
 
   private final Cluster cluster;
   private final Network network;
   private final Map<Protocol, Layout> layouts = new EnumMap<>(Protocol.class);
-  // Everything; a node's inside; one rank of each node.
+  // All ranks; the ranks of one node; one rank of each node.
   private final Shape rings;
   private final Shape trees;
-  private final Shape ringInside;
+  private final Shape ringWithinNode;
   private final Shape ringAcross;
   private final Shape treeAcross;
 
@@ -42,12 +42,12 @@ final class Model {
     Cluster across = new Cluster(cluster.nodes(), 1);
     rings = Shape.ofRings(any, cluster);
     trees = Shape.ofTrees(any, cluster);
-    ringInside = Shape.ofRings(any, inside());
+    ringWithinNode = Shape.ofRings(any, inside());
     ringAcross = Shape.ofRings(flat, across);
     treeAcross = Shape.ofTrees(flat, across);
   }
 
-  /** Returns NCCL's layout: with Simple a ring hands over its chunks in halves. */
+  /** Returns NCCL's layout: with Simple, a ring sends a chunk in two slices. */
   static Layout layout(Protocol protocol, int channels, int ranksPerNode) {
     int chunk = protocol.chunkBytes();
     return Layout.defaults()
@@ -65,14 +65,14 @@ final class Model {
     return cluster;
   }
 
-  /** Returns what can be compared: without two levels there is nothing hierarchical. */
+  /** Returns the algorithms to compare; hierarchical needs several nodes with several ranks. */
   List<Algorithm> algorithms() {
     return cluster.nodes() > 1 && cluster.ranksPerNode() > 1
         ? List.of(Algorithm.values())
         : List.of(Algorithm.RING, Algorithm.TREE);
   }
 
-  /** Returns the estimates of every algorithm with every protocol. */
+  /** Returns the estimates of all algorithms with all protocols. */
   List<Estimate> estimates(long bytes) {
     List<Estimate> estimates = new ArrayList<>();
     for (Algorithm algorithm : algorithms()) {
@@ -83,28 +83,28 @@ final class Model {
     return estimates;
   }
 
-  /** Returns the quickest estimate. */
+  /** Returns the fastest estimate. */
   Estimate best(long bytes) {
-    return quickest(estimates(bytes));
+    return fastest(estimates(bytes));
   }
 
-  /** Returns an algorithm's estimate with the protocol that suits it best. */
+  /** Returns an algorithm's estimate with its best protocol. */
   Estimate best(Algorithm algorithm, long bytes) {
     List<Estimate> estimates = new ArrayList<>();
     for (Protocol protocol : Protocol.values()) {
       estimates.add(estimate(algorithm, protocol, bytes));
     }
-    return quickest(estimates);
+    return fastest(estimates);
   }
 
-  private static Estimate quickest(List<Estimate> estimates) {
+  private static Estimate fastest(List<Estimate> estimates) {
     return estimates.stream().min(Comparator.comparingDouble(Estimate::seconds)).orElseThrow();
   }
 
   /**
    * Returns one estimate.
    *
-   * @param bytes what every rank reduces; a multiple of 4
+   * @param bytes the bytes that every rank reduces, a multiple of 4
    */
   Estimate estimate(Algorithm algorithm, Protocol protocol, long bytes) {
     Layout layout = layouts.get(protocol);
@@ -136,24 +136,24 @@ final class Model {
   private Estimate hierarchical(Protocol protocol, long bytes) {
     Layout layout = layouts.get(protocol);
     long count = bytes / ELEMENT_BYTES;
-    // The two halves of an all-reduce around a node's ring, with another all-reduce between them.
-    Cost inside = ring(layout, ringInside, inside(), count);
+    // The two halves of a ring all-reduce within a node, with another all-reduce between them.
+    Cost inside = ring(layout, ringWithinNode, inside(), count);
     long shard = Math.ceilDiv(count, (long) cluster.ranksPerNode());
     Layout flat = layout.withNodes(1, TreePattern.TREE);
-    Cluster heads = new Cluster(cluster.nodes(), 1);
-    Cost ring = ring(flat, ringAcross, heads, shard);
-    Cost tree = tree(flat, treeAcross, heads, shard);
-    boolean ringIsQuicker = ring.seconds() <= tree.seconds();
+    Cluster oneRankPerNode = new Cluster(cluster.nodes(), 1);
+    Cost ring = ring(flat, ringAcross, oneRankPerNode, shard);
+    Cost tree = tree(flat, treeAcross, oneRankPerNode, shard);
+    boolean ringIsFaster = ring.seconds() <= tree.seconds();
     return estimate(
         Algorithm.HIERARCHICAL,
-        ringIsQuicker ? Algorithm.RING : Algorithm.TREE,
+        ringIsFaster ? Algorithm.RING : Algorithm.TREE,
         protocol,
         bytes,
         OPERATIONS * network.launch(),
-        inside.plus(ringIsQuicker ? ring : tree));
+        inside.plus(ringIsFaster ? ring : tree));
   }
 
-  /** Seconds of latency, and those that data takes beyond them. */
+  /** Seconds of latency, and the additional seconds to transfer the data. */
   private record Cost(double latency, double transfer) {
     double seconds() {
       return latency + transfer;
@@ -165,26 +165,26 @@ final class Model {
   }
 
   /**
-   * Prices rings. All channels together keep the most loaded link busy once data has come around,
-   * unless one channel alone takes longer: it begins a slice only when the one before has come all
-   * the way.
+   * Estimates rings. Once the first data has gone around, all channels together keep the most loaded
+   * link busy, unless a single channel takes longer: it starts a slice only after the previous one
+   * has gone all the way.
    */
   private Cost ring(Layout layout, Shape shape, Cluster where, long count) {
     Schedule schedule = new RingSchedule(layout, where.ranks(), count, ELEMENT_BYTES);
     double latency = longest(shape, hops -> network.latency(hops, layout.protocol()));
     double transfer = transfer(schedule, layout, shape, where);
     long turns = turns(schedule);
-    double alone = turns * latency + transfer * largestShare(schedule);
-    return alone > latency + transfer
+    double singleChannel = turns * latency + transfer * largestShare(schedule);
+    return singleChannel > latency + transfer
         ? new Cost(turns * latency, transfer * largestShare(schedule))
         : new Cost(latency, transfer);
   }
 
-  /** Returns how often the busiest channel goes the whole way. */
+  /** Returns how often the busiest channel goes all the way around. */
   static long turns(Schedule schedule) {
     long most = 0;
     for (int channel = 0; channel < schedule.channels(); channel++) {
-      // The last rank but one misses the smallest chunks.
+      // The second last rank does not send the smallest chunks.
       long slices = schedule.slicesSent(channel, schedule.ranks() - 2);
       most = Math.max(most, Math.ceilDiv(slices, (long) schedule.hops(channel)));
     }
@@ -200,8 +200,8 @@ final class Model {
   }
 
   /**
-   * Prices trees. A first slice of each channel goes up and down; the others follow as closely as
-   * the most loaded link lets them.
+   * Estimates trees. The first slice of each channel goes up and down; the others follow as closely
+   * as the most loaded link permits.
    */
   private Cost tree(Layout layout, Shape shape, Cluster where, long count) {
     Protocol protocol = layout.protocol();
@@ -226,7 +226,7 @@ final class Model {
     return shape.paths().stream().mapToDouble(price).max().orElse(0);
   }
 
-  /** Returns how long the most loaded link is busy. */
+  /** Returns the time that the most loaded link is busy. */
   private double transfer(Schedule schedule, Layout layout, Shape shape, Cluster where) {
     Load load = shape.load(schedule);
     Protocol protocol = layout.protocol();
@@ -235,7 +235,7 @@ final class Model {
         protocol.wireBytes(load.intra()) / network.intra());
   }
 
-  /** Returns what leaves a node in a second: of its network cards each channel uses one. */
+  /** Returns the bandwidth of a node to others: each channel uses one of its network cards. */
   private double interBandwidth(Layout layout, Cluster where) {
     return network.inter() * Math.min(layout.channels(), where.ranksPerNode());
   }

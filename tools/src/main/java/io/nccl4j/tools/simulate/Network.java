@@ -3,23 +3,22 @@ package io.nccl4j.tools.simulate;
 import io.nccl4j.schedule.Protocol;
 
 /**
- * What the links are like. Bandwidths are of one rank and one direction; a rank sends and receives
- * at the same time. All ranks of a node together reach other nodes with the bandwidth of their
- * network cards, one for each rank, of which every channel uses one.
+ * The bandwidths and latencies of a cluster. Bandwidths are per rank and direction; a rank sends and
+ * receives at the same time. A node has one network card for each rank, and each channel uses one of
+ * them.
  *
- * @param intra what a rank sends to ranks of its own node, in bytes per second
- * @param inter what a rank's network card sends to other nodes, in bytes per second
- * @param interLatency how long one hop to another node takes with {@link Protocol#SIMPLE}, in
- *     seconds
- * @param intraLatency how long one hop within a node takes with {@link Protocol#SIMPLE}, in seconds
- * @param launch what it takes to start, whatever follows, in seconds
+ * @param intra the bandwidth of a rank to ranks of its own node, in bytes per second
+ * @param inter the bandwidth of a network card to other nodes, in bytes per second
+ * @param interLatency the latency of a hop to another node with {@link Protocol#SIMPLE}, in seconds
+ * @param intraLatency the latency of a hop within a node with {@link Protocol#SIMPLE}, in seconds
+ * @param launch the time to start an operation, in seconds
  */
 record Network(
     double intra, double inter, double interLatency, double intraLatency, double launch) {
   /*
-   * Microseconds of a hop of a tree in NCCL 2.30.7, src/graph/tuning.cc, hwLatencies: LL, LL128 and
-   * Simple, over the network and over NVLink. The tree's, since NCCL takes them for rings too where
-   * each hop goes to another node: there all of a hop's latency shows.
+   * Microseconds per hop of a tree in NCCL 2.30.7, src/graph/tuning.cc, hwLatencies: LL, LL128 and
+   * Simple, over the network and over NVLink. NCCL uses these for rings too if each hop goes to
+   * another node, where the full latency of a hop shows.
    */
   private static final double LL_INTER = 5.0;
   private static final double LL128_INTER = 8.5;
@@ -28,10 +27,10 @@ record Network(
   private static final double LL128_INTRA = 1.25;
   private static final double SIMPLE_INTRA = 4.0;
 
-  /** The latency of a hop within a node where that of one between nodes is 1; both with Simple. */
-  static final double USUAL_INTRA_LATENCY = SIMPLE_INTRA / SIMPLE_INTER;
+  /** The ratio of the latency of a hop within a node to that between nodes, both with Simple. */
+  static final double DEFAULT_INTRA_LATENCY = SIMPLE_INTRA / SIMPLE_INTER;
 
-  /** Returns how long some hops take with a protocol if nothing is sent, in seconds. */
+  /** Returns the latency of some hops with a protocol, in seconds. */
   double latency(Hops hops, Protocol protocol) {
     return hops.inter() * interLatency * relativeInter(protocol)
         + hops.intra() * intraLatency * relativeIntra(protocol);

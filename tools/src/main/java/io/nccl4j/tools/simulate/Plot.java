@@ -13,18 +13,18 @@ import java.util.function.ToDoubleFunction;
 import java.util.stream.LongStream;
 
 /**
- * A scenario as charts: time and bus bandwidth against size, each algorithm with each protocol, and
- * below, where ranks are swept, both against ranks, each algorithm with its best protocol. A colour
- * is an algorithm, a kind of line a protocol.
+ * Charts of a scenario: time and bus bandwidth by size, each algorithm with each protocol; and, for a
+ * sweep over ranks, both by ranks, each algorithm with its best protocol. Colours distinguish
+ * algorithms, line styles protocols.
  */
 final class Plot {
-  /** Sizes of the curves: every power of two of bytes between these. */
+  /** The smallest size of the curves, which have a point at every power of two. */
   private static final long FIRST_SIZE = 1 << 10;
 
   private static final long LAST_SIZE = 16L << 30;
 
-  /** The size that ranks are compared at where none is given. */
-  private static final long USUAL_SIZE = 64L << 20;
+  /** The size for the comparison by ranks, if none is given. */
+  private static final long DEFAULT_SIZE = 64L << 20;
 
   private static final Axis SIZES = new Axis("size of each rank's data", Scale.BYTES);
   private static final Axis RANKS = new Axis("ranks", Scale.LOGARITHMIC);
@@ -44,12 +44,12 @@ final class Plot {
 
   private List<Chart> charts() {
     Cluster of = scenario.model().cluster();
-    String cluster = "%s, %d to a node".formatted(Count.of(of.ranks(), "rank"), of.ranksPerNode());
+    String cluster = "%s, %d per node".formatted(Count.of(of.ranks(), "rank"), of.ranksPerNode());
     List<Chart> charts = new ArrayList<>();
     charts.add(bySize("Time, " + cluster, TIME, e -> Text.micros(e.seconds())));
     charts.add(bySize("Bus bandwidth, " + cluster, BANDWIDTH, e -> Text.gigas(e.busbw())));
     if (scenario.sweep() != null) {
-      long bytes = scenario.size() == null ? USUAL_SIZE : scenario.size();
+      long bytes = scenario.size() == null ? DEFAULT_SIZE : scenario.size();
       String size = Text.bytes(bytes) + ", best protocol";
       charts.add(byRanks("Time, " + size, TIME, bytes, e -> Text.micros(e.seconds())));
       charts.add(byRanks("Bus bandwidth, " + size, BANDWIDTH, bytes, e -> Text.gigas(e.busbw())));

@@ -4,10 +4,10 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The same network with more and more ranks: powers of two within one node, then one node, two,
- * four and so on, and last as many full nodes as there may be ranks.
+ * The same network with increasing numbers of ranks: powers of two within one node, then one node, two
+ * nodes, four and so on, and finally as many full nodes as the limit allows.
  *
- * @param models one for each number of ranks
+ * @param models a model for each number of ranks
  */
 record RankSweep(List<Model> models) {
   /** The sizes that are compared, in bytes. */

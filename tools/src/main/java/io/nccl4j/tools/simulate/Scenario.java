@@ -5,30 +5,30 @@ import java.util.List;
 import java.util.stream.LongStream;
 
 /**
- * What a command line asks for.
+ * The simulation that a command line describes.
  *
  * @param model the cluster and its network
  * @param network the network
- * @param channels how many channels share out the data
- * @param size what every rank reduces, in bytes, or null for all sizes
+ * @param channels the number of channels
+ * @param size the bytes that every rank reduces, or null for all sizes
  * @param sweep other numbers of ranks, or null
  */
 record Scenario(Model model, Network network, int channels, Long size, RankSweep sweep) {
-  /** How much the sizes of a table grow from row to row. */
+  /** The ratio of the sizes of consecutive rows of a table. */
   private static final int STEP = 4;
 
   private static final long FIRST_SIZE = 1 << 10;
   private static final long LAST_SIZE = 16L << 30;
 
   /**
-   * Makes the scenario.
+   * Creates the scenario.
    *
-   * @throws IllegalArgumentException if the options do not go together
+   * @throws IllegalArgumentException if the options cannot be combined
    */
   static Scenario of(Flags flags) {
     if (flags.ranks % flags.nodes != 0) {
       throw new IllegalArgumentException(
-          "--nodes %d does not divide --ranks %d; every node has as many ranks"
+          "--nodes %d does not divide --ranks %d; all nodes must have the same number of ranks"
               .formatted(flags.nodes, flags.ranks));
     }
     Network network =
@@ -37,7 +37,7 @@ record Scenario(Model model, Network network, int channels, Long size, RankSweep
             flags.inter.bytesPerSecond(),
             flags.latency.seconds(),
             flags.intraLatency == null
-                ? flags.latency.seconds() * Network.USUAL_INTRA_LATENCY
+                ? flags.latency.seconds() * Network.DEFAULT_INTRA_LATENCY
                 : flags.intraLatency.seconds(),
             flags.launch.seconds());
     int ranksPerNode = flags.ranks / flags.nodes;
@@ -56,14 +56,14 @@ record Scenario(Model model, Network network, int channels, Long size, RankSweep
             : RankSweep.upTo(flags.sweepRanks, ranksPerNode, network, flags.channels));
   }
 
-  /** Returns the sizes of a table of them, in bytes. */
+  /** Returns the sizes of a table, in bytes. */
   static List<Long> sizes() {
     return LongStream.iterate(FIRST_SIZE, size -> size <= LAST_SIZE, size -> size * STEP)
         .boxed()
         .toList();
   }
 
-  /** Returns where the algorithms change places, for each two of them. */
+  /** Returns the crossovers of all pairs of algorithms. */
   List<Crossover> crossovers() {
     List<Crossover> all = new ArrayList<>();
     pairs().forEach(pair -> all.addAll(pair.crossovers(model)));
@@ -76,9 +76,9 @@ record Scenario(Model model, Network network, int channels, Long size, RankSweep
       return Crossover.between(model, one, other);
     }
 
-    /** Returns the one that is quicker at the smallest size. */
+    /** Returns the one that is faster at the smallest size. */
     Algorithm first(Model model) {
-      return Crossover.quicker(model, one, other, Crossover.LEAST) ? one : other;
+      return Crossover.faster(model, one, other, Crossover.MIN_BYTES) ? one : other;
     }
   }
 

@@ -16,8 +16,8 @@ import java.util.Set;
 import java.util.TreeSet;
 
 /**
- * What does not depend on how much is reduced: the paths among which is the longest, and the nodes
- * among which is the busiest. With a hundred thousand ranks only these few need be asked each time.
+ * Properties of a layout that do not depend on the size: a few paths that include the longest, and a
+ * few nodes that include the busiest. This avoids a scan of a hundred thousand ranks per estimate.
  */
 final class Shape {
   private final Cluster cluster;
@@ -30,7 +30,7 @@ final class Shape {
     this.nodes = List.copyOf(nodes);
   }
 
-  /** Returns the shape of a layout's rings, all of which have the ranks in order. */
+  /** Returns the shape of a layout's rings, which all have the ranks in order. */
   static Shape ofRings(Layout layout, Cluster cluster) {
     int ranks = cluster.ranks();
     Set<Hops> paths = new HashSet<>();
@@ -42,14 +42,14 @@ final class Shape {
         inter[rank] = cluster.sameNode(rank, ring.next(rank)) ? 0 : 1;
         all += inter[rank];
       }
-      // A chunk goes around twice, but for the last link of each time; the two are neighbours.
+      // A chunk goes around twice, without the last link each time; these two links are adjacent.
       for (int rank = 0; rank < ranks; rank++) {
         int crossed = 2 * all - inter[rank] - inter[ring.next(rank)];
         paths.add(new Hops(crossed, 2 * (ranks - 1) - crossed));
       }
     }
-    // A rank sends two chunks once and all others twice. In a last loop the chunks at the end are
-    // the smaller ones, and they are those of the last ranks, which thereby send most.
+    // A rank sends two chunks once and all others twice. In the last loop, the smallest chunks are
+    // those of the last ranks, which therefore send the most.
     int last = cluster.nodes() - 1;
     return new Shape(cluster, paths, new TreeSet<>(List.of(Math.max(0, last - 1), last)));
   }
@@ -72,7 +72,7 @@ final class Shape {
     return new Shape(cluster, paths, new TreeSet<>(nodes.values()));
   }
 
-  /** Adds the ways up from each rank to the root and as far down again. */
+  /** Adds the path from each rank up to the root and down again. */
   private static void addPaths(Tree tree, Cluster cluster, Set<Hops> paths) {
     Hops[] toRoot = new Hops[tree.size()];
     toRoot[tree.root()] = Hops.NONE;
@@ -89,7 +89,7 @@ final class Shape {
     return known[rank];
   }
 
-  /** Returns to how many ranks of other nodes those of a node send. */
+  /** Returns the number of links from the ranks of a node to ranks of other nodes. */
   private static int linksOut(Tree tree, Cluster cluster, int first) {
     int links = 0;
     for (int rank = first; rank < first + cluster.ranksPerNode(); rank++) {
@@ -111,12 +111,12 @@ final class Shape {
     return peers;
   }
 
-  /** Returns the paths among which is the longest. */
+  /** Returns paths that include the longest. */
   List<Hops> paths() {
     return paths;
   }
 
-  /** Returns the most that the busiest node and the busiest rank have to send. */
+  /** Returns the load of the busiest node and of the busiest rank. */
   Load load(Schedule schedule) {
     Load most = Load.NONE;
     for (int node : nodes) {
@@ -125,7 +125,7 @@ final class Shape {
     return most;
   }
 
-  /** Returns what one node and the busiest of its ranks have to send. */
+  /** Returns the load of one node and of its busiest rank. */
   Load load(Schedule schedule, int node) {
     long inter = 0;
     long intra = 0;

@@ -5,23 +5,23 @@ import io.nccl4j.tools.plots.Picture;
 import java.io.IOException;
 import java.io.PrintStream;
 
-/** The command: from a command line to an exit status. */
+/** The {@code simulate} command. */
 public final class Simulate {
   private final PrintStream out;
   private final PrintStream err;
 
   /**
-   * Makes a command.
+   * Creates the command.
    *
-   * @param out where the prediction goes
-   * @param err where messages go
+   * @param out receives the prediction
+   * @param err receives messages
    */
   Simulate(PrintStream out, PrintStream err) {
     this.out = out;
     this.err = err;
   }
 
-  /** Runs the command and ends the process with its status. */
+  /** Runs the command and exits with its status. */
   public static void main(String[] args) {
     Commands.exit((out, err) -> new Simulate(out, err).run(args));
   }

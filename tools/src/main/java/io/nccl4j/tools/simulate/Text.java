@@ -3,7 +3,7 @@ package io.nccl4j.tools.simulate;
 import io.nccl4j.tools.cli.ByteSize;
 import java.util.Locale;
 
-/** Numbers with their units. */
+/** Formats numbers with units. */
 final class Text {
   private static final double MICRO = 1e6;
   private static final double GIGA = 1e9;

@@ -6,7 +6,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.stream.Collectors;
 
-/** A scenario as tables. */
+/** Prints a scenario as tables. */
 final class TextReport {
   private final Scenario scenario;
   private final Model model;
@@ -39,7 +39,7 @@ final class TextReport {
     Network network = scenario.network();
     out.printf(
         Locale.ROOT,
-        "all_reduce on %s, %d to a node (%s), %s, float32%n",
+        "all_reduce on %s, %d per node (%s), %s, float32%n",
         Count.of(cluster.ranks(), "rank"),
         cluster.ranksPerNode(),
         Count.of(cluster.nodes(), "node"),
@@ -108,11 +108,11 @@ final class TextReport {
       String name = pair.one().label() + " and " + pair.other().label();
       if (found.isEmpty()) {
         out.printf(
-            "  %s: %s is quicker, or as quick, at all sizes from %s to %s%n",
+            "  %s: %s is at least as fast at all sizes from %s to %s%n",
             name,
             pair.first(model).label(),
-            Text.bytes(Crossover.LEAST),
-            Text.bytes(Crossover.MOST));
+            Text.bytes(Crossover.MIN_BYTES),
+            Text.bytes(Crossover.MAX_BYTES));
       } else {
         out.printf(
             "  %s: %s first, %s%n",
@@ -152,10 +152,11 @@ final class TextReport {
 
   private void notes() {
     out.printf(
-        "%nA model, nothing measured. Ring and tree are the schedules that the reference executes.%n");
+        "%nA model: nothing was measured. The reference executes these ring and tree schedules.%n");
     if (model.algorithms().contains(Algorithm.HIERARCHICAL)) {
       out.println(
-          "Hierarchical is three operations on communicators of nodes and across them; neither NCCL nor the reference does it by itself.");
+          "Hierarchical is three operations on communicators within and across nodes;"
+              + " neither NCCL nor the reference does it automatically.");
     }
   }
 }

@@ -1,9 +1,9 @@
 /**
- * {@code scripts/simulate}: how long an all-reduce would take on a cluster that is not there.
+ * {@code scripts/simulate}: predicts the time of an all-reduce on a hypothetical cluster.
  *
- * <p>A {@code Model} asks an {@code io.nccl4j.schedule.Schedule}, which is what the reference
- * backend executes, what each link has to carry, and a {@code Shape} which of its paths is the
- * longest; a {@code Network} says what that costs. {@code Crossover} and {@code RankSweep} compare
- * such estimates, {@code TextReport}, {@code JsonReport} and {@code Plot} show them.
+ * <p>A {@code Model} takes the load of each link from an {@code io.nccl4j.schedule.Schedule}, which
+ * the reference backend executes, the longest path from a {@code Shape}, and bandwidths and latencies
+ * from a {@code Network}. {@code Crossover} and {@code RankSweep} compare estimates; {@code
+ * TextReport}, {@code JsonReport} and {@code Plot} format them.
  */
 package io.nccl4j.tools.simulate;

@@ -2,7 +2,7 @@ package io.nccl4j.tools.trace;
 
 import java.io.IOException;
 
-/** A file that nothing can be read from; its message names it. */
+/** Thrown if a recording cannot be read; the message names the file. */
 final class BadRecordingException extends IOException {
   private static final long serialVersionUID = 1;
 

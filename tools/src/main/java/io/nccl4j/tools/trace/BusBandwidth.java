@@ -6,8 +6,8 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * How nccl-tests counts bandwidths, so that those of different operations and numbers of ranks can
- * be compared.
+ * Bus bandwidth as defined by nccl-tests, which is comparable between operations and numbers of
+ * ranks.
  *
  * @see <a href="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md">Performance
  *     reported by NCCL tests</a>
@@ -26,12 +26,12 @@ final class BusBandwidth {
 
   private BusBandwidth() {}
 
-  /** Returns the size that bandwidths count: of slices, those of all ranks. */
+  /** Returns the bytes that bandwidths are based on: for slices, the sum over all ranks. */
   static long bytes(String operation, long countedBytes, int ranks) {
     return SLICED.contains(operation) ? countedBytes * ranks : countedBytes;
   }
 
-  /** Returns what the bus bandwidth is, as a multiple of the bytes over the time. */
+  /** Returns the ratio of bus bandwidth to bytes per time. */
   static double factor(String operation, int ranks) {
     if (operation.equals(Operation.ALL_REDUCE.method())) {
       return 2.0 * (ranks - 1) / ranks;

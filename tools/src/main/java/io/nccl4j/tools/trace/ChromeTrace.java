@@ -12,35 +12,35 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A timeline as the JSON that Perfetto and Chrome read: a process for each rank, a thread for each
- * of its streams, and one for the calls; arrows from a call to what it enqueued, and between what
- * belongs together on several ranks.
+ * Writes a timeline in the JSON format of Perfetto and Chrome: a process for each rank, with a thread
+ * for each of its streams and one for the calls. Flow arrows lead from a call to its operation, and
+ * connect the spans of one operation on several ranks.
  *
  * @see <a
  *     href="https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU">Trace
  *     Event Format</a>
  */
 final class ChromeTrace {
-  // Streams have their own numbers, which never come so far.
+  // Larger than any stream number.
   private static final long CALLS = 1_000_000;
-  // A call is drawn this long: how long it took nobody has recorded.
+  // The drawn length of a call, whose duration is not recorded.
   private static final long CALL_NANOS = 1_000;
   private static final double NANOS_PER_MICRO = 1_000;
   private static final double GIGA = 1e9;
 
-  /** What belongs together on several ranks. */
-  private record Together(String communicator, String kind, long sequence, int from, int to) {
-    static Together of(TraceSpan span) {
+  /** Identifies an operation on all of its ranks. */
+  private record OperationKey(String communicator, String kind, long sequence, int from, int to) {
+    static OperationKey of(TraceSpan span) {
       TraceSpan.Moved moved = span.operation();
       return switch (span.name()) {
         case "send" -> message(moved, moved.rank(), moved.peer());
         case "recv" -> message(moved, moved.peer(), moved.rank());
-        default -> new Together(moved.communicator(), "", moved.sequence(), -1, -1);
+        default -> new OperationKey(moved.communicator(), "", moved.sequence(), -1, -1);
       };
     }
 
-    private static Together message(TraceSpan.Moved moved, int from, int to) {
-      return new Together(moved.communicator(), "message", moved.sequence(), from, to);
+    private static OperationKey message(TraceSpan.Moved moved, int from, int to) {
+      return new OperationKey(moved.communicator(), "message", moved.sequence(), from, to);
     }
   }
 
@@ -75,7 +75,7 @@ final class ChromeTrace {
     for (Step step : timeline.steps()) {
       step(step);
     }
-    together();
+    flowsBetweenRanks();
     json.writeEndArray();
     json.writeObjectFieldStart("otherData");
     json.writeStringField("writer", "nccl4j scripts/trace");
@@ -110,11 +110,11 @@ final class ChromeTrace {
     }
   }
 
-  private void metadata(String what, int process, long thread, String field, Object value)
+  private void metadata(String name, int process, long thread, String field, Object value)
       throws IOException {
     json.writeStartObject();
     json.writeStringField("ph", "M");
-    json.writeStringField("name", what);
+    json.writeStringField("name", name);
     json.writeNumberField("pid", process);
     json.writeNumberField("tid", thread);
     json.writeObjectFieldStart("args");
@@ -145,7 +145,7 @@ final class ChromeTrace {
       return span.name();
     }
     return span.name()
-        + (span.operation().refused() ? ", refused" : " #" + span.operation().sequence());
+        + (span.operation().rejected() ? ", rejected" : " #" + span.operation().sequence());
   }
 
   private static String category(TraceSpan span) {
@@ -179,7 +179,7 @@ final class ChromeTrace {
     json.writeNumberField("bus bandwidth (GB/s)", span.busBandwidth() / GIGA);
   }
 
-  /** The call, and an arrow from it to what it enqueued. */
+  /** Writes the call, and an arrow from it to its operation. */
   private void call(TraceSpan span) throws IOException {
     begin("X", title(span), "call", span, CALLS, span.called());
     json.writeNumberField(
@@ -200,12 +200,12 @@ final class ChromeTrace {
     json.writeEndObject();
   }
 
-  /** Arrows along the ranks of each operation that several have, in the order of their coming. */
-  private void together() throws IOException {
-    Map<Together, List<TraceSpan>> all = new LinkedHashMap<>();
+  /** Writes arrows between the ranks of each operation, in the order in which they began. */
+  private void flowsBetweenRanks() throws IOException {
+    Map<OperationKey, List<TraceSpan>> all = new LinkedHashMap<>();
     for (TraceSpan span : timeline.spans()) {
-      if (span.operation() != null && !span.operation().refused()) {
-        all.computeIfAbsent(Together.of(span), key -> new ArrayList<>()).add(span);
+      if (span.operation() != null && !span.operation().rejected()) {
+        all.computeIfAbsent(OperationKey.of(span), key -> new ArrayList<>()).add(span);
       }
     }
     for (List<TraceSpan> spans : all.values()) {
@@ -240,7 +240,7 @@ final class ChromeTrace {
     json.writeEndObject();
   }
 
-  /** Begins an event of a span's process, for the caller to add to and to end. */
+  /** Begins an event of a span's process; the caller adds fields and ends it. */
   private void begin(
       String phase, String name, String category, TraceSpan span, long thread, long at)
       throws IOException {

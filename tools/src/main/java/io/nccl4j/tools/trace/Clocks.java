@@ -8,28 +8,28 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * How much later each clock has to be read, so that all show the same time. Processes that share a
- * kernel share its clock. Others have only the collectives in common that no rank finishes before
- * all have come: these end at almost the same time everywhere.
+ * The offsets that align the clocks of several hosts. Processes that share a kernel share its clock.
+ * The others are aligned by the collectives that no rank finishes before all have started, since these
+ * end at almost the same time on all ranks.
  */
 final class Clocks {
-  /** Which collective it is, on whatever rank. */
+  /** Identifies a collective on all of its ranks. */
   private record CommonCollective(String communicator, long sequence) {}
 
   /**
-   * What was found of a clock.
+   * The offset of a clock.
    *
-   * @param nanos what is to be added to its times
-   * @param meetings from how many collectives that is; 0 if there were none, and nothing is known
-   * @param spread by how much half of them differ from each other, in nanoseconds
+   * @param nanos the nanoseconds to add to its times
+   * @param samples the number of collectives that it is based on; 0 if the offset is unknown
+   * @param spread the interquartile range of these samples, in nanoseconds
    */
-  record Offset(long nanos, int meetings, long spread) {}
+  record Offset(long nanos, int samples, long spread) {}
 
   private final Map<String, Offset> offsets = new LinkedHashMap<>();
 
   private Clocks() {}
 
-  /** Compares the clocks with the first span's. */
+  /** Computes the offsets of all clocks to that of the first span. */
   static Clocks of(List<TraceSpan> spans) {
     Map<String, Map<CommonCollective, Long>> ends = new LinkedHashMap<>();
     for (TraceSpan span : spans) {
@@ -46,7 +46,7 @@ final class Clocks {
     return clocks;
   }
 
-  /** Goes from the clocks that are known to those that have collectives in common with them. */
+  /** Computes the offset of each clock from collectives in common with the clocks before it. */
   private void compare(Map<String, Map<CommonCollective, Long>> ends) {
     Map<CommonCollective, Long> known = new HashMap<>();
     List<String> left = new ArrayList<>(ends.keySet());
@@ -62,7 +62,7 @@ final class Clocks {
       Offset offset = offset(known, ends.get(next));
       offsets.put(next, offset);
       ends.get(next)
-          .forEach((meeting, end) -> known.merge(meeting, end + offset.nanos(), Math::max));
+          .forEach((collective, end) -> known.merge(collective, end + offset.nanos(), Math::max));
     }
   }
 
@@ -82,13 +82,13 @@ final class Clocks {
             differences.get(count * 3 / 4) - differences.get(count / 4));
   }
 
-  /** Returns what is to be added to the times of a recording. */
-  long later(Source source) {
+  /** Returns the nanoseconds to add to the times of a recording. */
+  long offsetOf(Source source) {
     Offset offset = offsets.get(source.clock());
     return offset == null ? 0 : offset.nanos();
   }
 
-  /** Returns what was found of each clock, the one that the others are compared with first. */
+  /** Returns the offset of each clock, that of the first span first. */
   Map<String, Offset> offsets() {
     return offsets;
   }

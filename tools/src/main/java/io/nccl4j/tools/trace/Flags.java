@@ -9,22 +9,22 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
-/** The command line. */
+/** The command line options. */
 @Command(
     name = "trace",
     sortOptions = false,
     usageHelpWidth = 100,
     customSynopsis =
         "scripts/trace RECORDING... [-o trace.json] [--html page.html] [--with EVENT]...",
-    header = "Makes one timeline of what the flight recorder has heard of several ranks.",
+    header = "Merges flight recordings of several ranks into one timeline.",
     description = {
-      "Reads recordings of one or more processes, as java -XX:StartFlightRecording:filename=FILE or",
-      "jcmd PID JFR.dump filename=FILE write them, puts them on one clock, and prints a summary."
+      "Reads recordings of one or more processes, written by jcmd PID JFR.dump filename=FILE or",
+      "java -XX:StartFlightRecording:filename=FILE, aligns their clocks, and prints a summary."
     },
     footer = {
       "",
-      "trace.json opens in https://ui.perfetto.dev and in chrome://tracing; the page needs a browser alone.",
-      "Exit status: 0 done; 1 a recording cannot be read or a file not be written; 2 bad arguments."
+      "trace.json opens in https://ui.perfetto.dev and chrome://tracing; the page, in any browser.",
+      "Exit status: 0 success; 1 a recording cannot be read or a file not written; 2 bad arguments."
     })
 final class Flags {
   @Parameters(
@@ -37,21 +37,21 @@ final class Flags {
       names = {"-o", "--output"},
       paramLabel = "FILE",
       converter = OptionValue.Output.class,
-      description = "writes the trace, in Chrome's JSON")
+      description = "write the trace in Chrome's JSON format")
   Path output;
 
   @Option(
       names = "--html",
       paramLabel = "FILE",
       converter = OptionValue.Output.class,
-      description = "writes the timeline as one page without references to others")
+      description = "write the timeline as a self-contained page")
   Path html;
 
   @Option(
       names = "--with",
       paramLabel = "EVENT",
       description =
-          "shows events of this type too, by thread, such as a program's own or jdk.ThreadSleep;"
+          "also show events of this type, by thread, such as the program's own or jdk.ThreadSleep;"
               + " may be given several times")
   Set<String> others = new LinkedHashSet<>();
 }

@@ -5,30 +5,30 @@ import java.io.InputStream;
 import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 
-/** A timeline as one self-contained page that draws it. */
+/** Formats a timeline as a self-contained page. */
 final class HtmlPage {
-  /** More spans make a page that no browser opens quickly. */
-  static final int MOST_SPANS = 200_000;
+  /** The most spans that a browser opens quickly. */
+  static final int MAX_SPANS = 200_000;
 
-  private static final String PLACE_OF_DATA = "@DATA@";
+  private static final String DATA_PLACEHOLDER = "@DATA@";
 
   private HtmlPage() {}
 
   /**
    * Returns the page.
    *
-   * @throws IllegalArgumentException if there are too many spans for one
+   * @throws IllegalArgumentException if there are too many spans for a page
    */
   static String of(Timeline timeline) throws IOException {
-    if (timeline.spans().size() > MOST_SPANS) {
+    if (timeline.spans().size() > MAX_SPANS) {
       throw new IllegalArgumentException(
-          "a page of %,d spans is too large, the most is %,d; open the trace in Perfetto"
-              .formatted(timeline.spans().size(), MOST_SPANS));
+          "a page of %,d spans is too large, the limit is %,d; use -o and Perfetto instead"
+              .formatted(timeline.spans().size(), MAX_SPANS));
     }
     StringWriter json = new StringWriter();
     ChromeTrace.write(timeline, json);
-    // No data may end the script element that it stands in.
-    return template().replace(PLACE_OF_DATA, json.toString().replace("<", "\\u003c"));
+    // Escaped, so that the data cannot end the script element around it.
+    return template().replace(DATA_PLACEHOLDER, json.toString().replace("<", "\\u003c"));
   }
 
   private static String template() throws IOException {

@@ -7,10 +7,10 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * How long a rank communicated, and for how much of that another of its rows was busy too.
+ * The time that a rank communicated, and the part of it in which another of its rows was busy.
  *
  * @param communicating nanoseconds in which at least one operation ran
- * @param besideOthers those of them in which a span of another row ran as well
+ * @param besideOthers the part of them in which a span of another row ran as well
  */
 record Overlap(long communicating, long besideOthers) {
   private record Edge(long at, TraceSpan span, int by) {}
@@ -25,17 +25,17 @@ record Overlap(long communicating, long besideOthers) {
     Map<TraceSpan.Lane, Integer> busy = new HashMap<>();
     int operations = 0;
     long communicating = 0;
-    long beside = 0;
+    long besideOthers = 0;
     long before = 0;
     for (Edge edge : edges) {
       if (operations > 0) {
         communicating += edge.at - before;
-        beside += busy.size() > 1 ? edge.at - before : 0;
+        besideOthers += busy.size() > 1 ? edge.at - before : 0;
       }
       before = edge.at;
       operations += edge.span.operation() == null ? 0 : edge.by;
       busy.merge(edge.span.lane(), edge.by, (a, b) -> a + b == 0 ? null : a + b);
     }
-    return new Overlap(communicating, beside);
+    return new Overlap(communicating, besideOthers);
   }
 }

@@ -16,7 +16,7 @@ import jdk.jfr.EventType;
 import jdk.jfr.consumer.RecordedEvent;
 import jdk.jfr.consumer.RecordingFile;
 
-/** What one recording says, as it says it. */
+/** Reads the events of one recording. */
 final class RecordingReader {
   private static final String OURS = "io.nccl4j.";
   private static final long NANOS_PER_SECOND = 1_000_000_000;
@@ -27,7 +27,7 @@ final class RecordingReader {
   private Source source;
   private final List<TraceSpan> spans = new ArrayList<>();
   private final List<Step> steps = new ArrayList<>();
-  // Those that join a communicator which grows know it by its id alone.
+  // Ranks that join a growing communicator know only its id.
   private final Map<String, String> namesById = new HashMap<>();
 
   private RecordingReader(String file, Set<String> others) {
@@ -38,28 +38,28 @@ final class RecordingReader {
   /**
    * Reads a recording.
    *
-   * @param others the names of events of others that are wanted too
+   * @param others the names of other events to read
    */
   static RecordingReader of(Path path, Set<String> others) throws BadRecordingException {
-    RecordingReader reading = new RecordingReader(path.toString(), others);
-    reading.read(path);
+    RecordingReader reader = new RecordingReader(path.toString(), others);
+    reader.read(path);
     try {
-      reading.source = reading.findSource();
-      reading.events.forEach(reading::take);
+      reader.source = reader.findSource();
+      reader.events.forEach(reader::add);
     } catch (RuntimeException e) {
-      // Another release's fields, or damaged ones, come out as one of several.
+      // Unknown or damaged fields cause one of several exceptions.
       throw new BadRecordingException(
           path + " has an event of nccl4j that cannot be read: " + e.getMessage());
     }
-    return reading;
+    return reader;
   }
 
-  /** Returns whether the recording has nothing of nccl4j in it. */
+  /** Returns whether the recording has no events of nccl4j. */
   boolean empty() {
     return spans.isEmpty() && steps.isEmpty();
   }
 
-  /** Returns the names of the types of all events that were wanted. */
+  /** Returns the type names of all events that were read. */
   Set<String> types() {
     return events.stream().map(event -> event.getEventType().getName()).collect(toSet());
   }
@@ -83,7 +83,7 @@ final class RecordingReader {
   private void read(Path path) throws BadRecordingException {
     if (!Files.isRegularFile(path)) {
       throw new BadRecordingException(
-          path + (Files.exists(path) ? " is no file" : " is not there"));
+          path + (Files.exists(path) ? " is not a file" : " does not exist"));
     }
     try (RecordingFile recording = new RecordingFile(path)) {
       while (recording.hasMoreEvents()) {
@@ -94,8 +94,9 @@ final class RecordingReader {
         }
       }
     } catch (IOException | RuntimeException | InternalError e) {
-      // The JDK's parser fails by any of them where a file is cut off or damaged.
-      throw new BadRecordingException(path + " is no whole flight recording: " + e.getMessage());
+      // The JDK's parser may throw any of these if a file is truncated or damaged.
+      throw new BadRecordingException(
+          path + " is not a complete flight recording: " + e.getMessage());
     }
   }
 
@@ -106,28 +107,28 @@ final class RecordingReader {
         .map(
             event ->
                 new Source(file, event.getLong("pid"), text(event, "host"), text(event, "clock")))
-        .orElseGet(() -> new Source(file, -1, "an unknown host", file));
+        .orElseGet(() -> new Source(file, -1, "unknown host", file));
   }
 
-  private void take(RecordedEvent event) {
+  private void add(RecordedEvent event) {
     String type = event.getEventType().getName();
     if (others.contains(type)) {
-      takeOther(event);
+      addOther(event);
       return;
     }
     switch (type.substring(OURS.length())) {
-      case "Collective" -> takeCollective(event);
-      case "Communicator" -> takeCommunicator(event);
-      case "Graph" -> takeGraph(event);
+      case "Collective" -> addCollective(event);
+      case "Communicator" -> addCommunicator(event);
+      case "Graph" -> addGraph(event);
       case "Library" ->
           step(event, -1, "load", event.getString("library") + " " + event.getString("path"));
       default -> {
-        // Of the process all is known; a newer library may have what is not known here.
+        // The process is known already; a newer nccl4j may have other events.
       }
     }
   }
 
-  private void takeCollective(RecordedEvent event) {
+  private void addCollective(RecordedEvent event) {
     long called = nanos(event.getStartTime());
     TraceSpan.Moved moved =
         new TraceSpan.Moved(
@@ -160,7 +161,7 @@ final class RecordingReader {
     return new TraceSpan.Lane(stream, "stream " + stream + ", device " + event.getInt("device"));
   }
 
-  private void takeCommunicator(RecordedEvent event) {
+  private void addCommunicator(RecordedEvent event) {
     String name = text(event, "communicator");
     String id = event.getString("uniqueId");
     if (id != null && !id.equals(name)) {
@@ -179,22 +180,22 @@ final class RecordingReader {
                 event.getInt("ranks")));
   }
 
-  private void takeGraph(RecordedEvent event) {
-    String what = "graph " + event.getLong("graph") + ", " + event.getInt("operations");
+  private void addGraph(RecordedEvent event) {
+    String graph = "graph " + event.getLong("graph") + ", " + event.getInt("operations");
     if (text(event, "step").equals("launch")) {
       spans.add(
           new TraceSpan(
               source,
               event.getInt("firstRank"),
               stream(event),
-              what + " operations",
+              graph + " operations",
               nanos(event.getStartTime()),
               nanos(event.getStartTime()),
               nanos(event.getEndTime()),
               null,
               event.getString("error")));
     } else {
-      step(event, event.getInt("firstRank"), "capture", what + " operations");
+      step(event, event.getInt("firstRank"), "capture", graph + " operations");
     }
   }
 
@@ -210,7 +211,7 @@ final class RecordingReader {
             event.getString("error")));
   }
 
-  private void takeOther(RecordedEvent event) {
+  private void addOther(RecordedEvent event) {
     String thread =
         event.getThread() == null || event.getThread().getJavaName() == null
             ? "no thread"
@@ -229,7 +230,7 @@ final class RecordingReader {
             null));
   }
 
-  /** Names an event by its type and by its first text, which tells those of a type apart. */
+  /** Names an event by its type and its first string, which distinguishes events of one type. */
   private static String nameOfOther(RecordedEvent event) {
     EventType type = event.getEventType();
     String name = type.getLabel() == null ? type.getName() : type.getLabel();
@@ -243,7 +244,7 @@ final class RecordingReader {
   }
 
   private static String text(RecordedEvent event, String field) {
-    return Objects.requireNonNull(event.getString(field), () -> "it has no " + field);
+    return Objects.requireNonNull(event.getString(field), () -> "field " + field + " is missing");
   }
 
   private static long nanos(Instant time) {

@@ -1,12 +1,12 @@
 package io.nccl4j.tools.trace;
 
 /**
- * Whose recording it is.
+ * The process that wrote a recording.
  *
- * @param file the recording's path, as it was given
- * @param pid the process that recorded, or -1 where it does not say so
+ * @param file the path of the recording, as given
+ * @param pid the id of the process, or -1 if it is unknown
  * @param host the name of its host
- * @param clock what it has in common with all processes that share its clock
+ * @param clock identifies the clock, which several processes may share
  */
 record Source(String file, long pid, String host, String clock) {
   @Override

@@ -8,7 +8,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** A timeline in a few lines of text. */
+/** Prints a summary of a timeline. */
 final class Summary {
   private static final double NANOS_PER_MILLI = 1e6;
   private static final double GIGA = 1e9;
@@ -42,16 +42,16 @@ final class Summary {
                 .findFirst()
                 .map(Source::host)
                 .orElseThrow();
-        if (offset.meetings() == 0) {
+        if (offset.samples() == 0) {
           out.printf(
-              "clock of %s: as it is; no collective shows how far it is from the others%n", host);
+              "clock of %s: unchanged; no collective relates it to the other clocks%n", host);
         } else {
           out.printf(
               Locale.ROOT,
-              "clock of %s: read %+.3f ms later, by the ends of %s (half of them within %.3f ms)%n",
+              "clock of %s: shifted by %+.3f ms, from the ends of %s (half within %.3f ms)%n",
               host,
               offset.nanos() / NANOS_PER_MILLI,
-              Count.of(offset.meetings(), "collective"),
+              Count.of(offset.samples(), "collective"),
               offset.spread() / NANOS_PER_MILLI);
         }
       }
@@ -94,7 +94,7 @@ final class Summary {
   }
 
   private static void overlaps(Timeline timeline, PrintStream out) {
-    out.printf("%-6s %20s %28s%n", "rank", "communicating (ms)", "of it beside other rows (%)");
+    out.printf("%-6s %20s %28s%n", "rank", "communicating (ms)", "overlapping other rows (%)");
     Map<Integer, List<TraceSpan>> spans = timeline.byProcess();
     timeline
         .processes()

@@ -11,16 +11,16 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
 
-/** What all recordings say, on one clock and with one name for each communicator. */
+/** The events of all recordings, on one clock and with one name for each communicator. */
 final class Timeline {
-  // Two clocks of Java's, read one after the other, let what came in turn seem to overlap so much.
+  // Java has two clocks, so consecutive spans may seem to overlap by up to this time.
   private static final long IMPRECISION_NANOS = 100_000;
 
   /**
-   * A rank, as far as one recording has it.
+   * A rank in one recording.
    *
    * @param source the recording
-   * @param rank the rank, or -1 for what is no rank's
+   * @param rank the rank, or -1 for spans and steps that belong to none
    */
   record Owner(Source source, int rank) {}
 
@@ -38,30 +38,33 @@ final class Timeline {
     this.numbers = number();
   }
 
-  static Timeline of(List<RecordingReader> readings) {
+  static Timeline of(List<RecordingReader> readers) {
     Map<String, String> names = new HashMap<>();
-    readings.forEach(reading -> names.putAll(reading.namesById()));
+    readers.forEach(reader -> names.putAll(reader.namesById()));
     List<TraceSpan> spans =
-        readings.stream().flatMap(r -> r.spans().stream()).map(span -> named(span, names)).toList();
+        readers.stream().flatMap(r -> r.spans().stream()).map(span -> named(span, names)).toList();
     Clocks clocks = Clocks.of(spans);
-    Map<Source, Integer> onlyRanks = onlyRanks(spans);
+    Map<Source, Integer> singleRanks = singleRanks(spans);
     List<TraceSpan> aligned =
         spans.stream()
-            .map(span -> span.later(clocks.later(span.source())))
-            .map(span -> span.rank() < 0 ? ofRank(span, onlyRanks) : span)
+            .map(span -> span.shifted(clocks.offsetOf(span.source())))
+            .map(span -> span.rank() < 0 ? ofRank(span, singleRanks) : span)
             .sorted(Comparator.comparingLong(TraceSpan::begun))
             .toList();
     List<Step> steps =
-        readings.stream()
+        readers.stream()
             .flatMap(r -> r.steps().stream())
-            .map(step -> step.later(clocks.later(step.source())))
+            .map(step -> step.shifted(clocks.offsetOf(step.source())))
             .sorted(Comparator.comparingLong(Step::ended))
             .toList();
     return new Timeline(
-        readings.stream().map(RecordingReader::source).toList(), inTurn(aligned), steps, clocks);
+        readers.stream().map(RecordingReader::source).toList(),
+        withoutOverlaps(aligned),
+        steps,
+        clocks);
   }
 
-  /** Gives a communicator that this rank knows by an id the name that the others know. */
+  /** Replaces the id by which this rank knows a communicator by the name that the others use. */
   private static TraceSpan named(TraceSpan span, Map<String, String> names) {
     if (span.operation() == null) {
       return span;
@@ -69,11 +72,13 @@ final class Timeline {
     String name = span.operation().communicator();
     int end = name.indexOf('/') < 0 ? name.length() : name.indexOf('/');
     String known = names.get(name.substring(0, end));
-    return known == null ? span : span.moving(span.operation().in(known + name.substring(end)));
+    return known == null
+        ? span
+        : span.withOperation(span.operation().in(known + name.substring(end)));
   }
 
   /** Returns the rank of each recording that has only one. */
-  private static Map<Source, Integer> onlyRanks(List<TraceSpan> spans) {
+  private static Map<Source, Integer> singleRanks(List<TraceSpan> spans) {
     Map<Source, Set<Integer>> ranks =
         spans.stream()
             .filter(span -> span.rank() >= 0)
@@ -90,10 +95,10 @@ final class Timeline {
     return only;
   }
 
-  private static TraceSpan ofRank(TraceSpan span, Map<Source, Integer> onlyRanks) {
+  private static TraceSpan ofRank(TraceSpan span, Map<Source, Integer> singleRanks) {
     return new TraceSpan(
         span.source(),
-        onlyRanks.getOrDefault(span.source(), -1),
+        singleRanks.getOrDefault(span.source(), -1),
         span.lane(),
         span.name(),
         span.called(),
@@ -103,17 +108,17 @@ final class Timeline {
         span.error());
   }
 
-  /** Takes back the little by which spans of one stream seem to overlap that came in turn. */
-  private static List<TraceSpan> inTurn(List<TraceSpan> spans) {
+  /** Removes small apparent overlaps between consecutive spans of one stream. */
+  private static List<TraceSpan> withoutOverlaps(List<TraceSpan> spans) {
     Map<List<Object>, TraceSpan> last = new HashMap<>();
     List<TraceSpan> ordered = new ArrayList<>();
     for (TraceSpan span : spans) {
       List<Object> track = List.of(span.source(), span.rank(), span.lane());
       TraceSpan before = last.get(track);
       long overlap = before == null ? 0 : before.ended() - span.begun();
-      boolean together = before != null && group(before) != 0 && group(before) == group(span);
+      boolean sameGroup = before != null && group(before) != 0 && group(before) == group(span);
       TraceSpan placed =
-          overlap > 0 && overlap < IMPRECISION_NANOS && !together
+          overlap > 0 && overlap < IMPRECISION_NANOS && !sameGroup
               ? span.begunAt(before.ended())
               : span;
       ordered.add(placed);
@@ -126,9 +131,7 @@ final class Timeline {
     return span.operation() == null ? 0 : span.operation().group();
   }
 
-  /**
-   * Gives each rank its own number, and what has none, or shares it, one of those that are left.
-   */
+  /** Numbers the owners: by rank, or above all ranks if an owner has none or its rank is taken. */
   private Map<Owner, Integer> number() {
     Set<Owner> all = new HashSet<>();
     spans.forEach(span -> all.add(new Owner(span.source(), span.rank())));
@@ -166,7 +169,7 @@ final class Timeline {
     return clocks;
   }
 
-  /** Returns the ranks, and what is no rank's, with the number of each. */
+  /** Returns the owners and the number of each. */
   Map<Owner, Integer> processes() {
     return numbers;
   }
@@ -175,7 +178,7 @@ final class Timeline {
     return numbers.get(new Owner(source, rank));
   }
 
-  /** Returns the first moment of all. */
+  /** Returns the earliest time. */
   long start() {
     long first = Long.MAX_VALUE;
     for (TraceSpan span : spans) {
@@ -187,7 +190,7 @@ final class Timeline {
     return first;
   }
 
-  /** Returns the last moment of all. */
+  /** Returns the latest time. */
   long end() {
     long last = Long.MIN_VALUE;
     for (TraceSpan span : spans) {
@@ -199,7 +202,7 @@ final class Timeline {
     return last;
   }
 
-  /** Returns the spans of each rank that ran on streams or threads, rank 0 first. */
+  /** Returns the spans of each owner, by its number. */
   Map<Integer, List<TraceSpan>> byProcess() {
     Map<Integer, List<TraceSpan>> by = new TreeMap<>();
     for (TraceSpan span : spans) {

@@ -10,23 +10,23 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 
-/** The command: from a command line to an exit status. */
+/** The {@code trace} command. */
 public final class Trace {
   private final PrintStream out;
   private final PrintStream err;
 
   /**
-   * Makes a command.
+   * Creates the command.
    *
-   * @param out where the summary goes
-   * @param err where messages go
+   * @param out receives the summary
+   * @param err receives messages
    */
   Trace(PrintStream out, PrintStream err) {
     this.out = out;
     this.err = err;
   }
 
-  /** Runs the command and ends the process with its status. */
+  /** Runs the command and exits with its status. */
   public static void main(String[] args) {
     Commands.exit((out, err) -> new Trace(out, err).run(args));
   }
@@ -49,29 +49,29 @@ public final class Trace {
     return Commands.OK;
   }
 
-  /** Reads what has anything of nccl4j in it; one file that has not may be a launcher's. */
+  /** Reads the recordings; ignores those without nccl4j events, such as that of a launcher. */
   private List<RecordingReader> read(Flags flags) throws BadRecordingException {
-    List<RecordingReader> readings = new ArrayList<>();
+    List<RecordingReader> readers = new ArrayList<>();
     Set<String> unseen = new LinkedHashSet<>(flags.others);
     for (Path recording : new LinkedHashSet<>(flags.recordings)) {
-      RecordingReader reading = RecordingReader.of(recording, flags.others);
-      unseen.removeAll(reading.types());
-      if (!reading.empty()) {
-        readings.add(reading);
+      RecordingReader reader = RecordingReader.of(recording, flags.others);
+      unseen.removeAll(reader.types());
+      if (!reader.empty()) {
+        readers.add(reader);
       } else if (flags.recordings.size() > 1) {
-        err.println("trace: " + recording + " has no event of nccl4j and is left out");
+        err.println("trace: " + recording + " has no nccl4j events and is ignored");
       }
     }
-    if (readings.isEmpty()) {
+    if (readers.isEmpty()) {
       throw new BadRecordingException(
           flags.recordings.getFirst()
-              + " has no event of nccl4j: either the program did nothing with it, or its events"
-              + " were disabled");
+              + " has no nccl4j events: the program did not use nccl4j, or its events were"
+              + " disabled");
     }
     if (!unseen.isEmpty()) {
       throw new IllegalArgumentException(
           "--with: no recording has an event " + String.join(" or ", unseen));
     }
-    return readings;
+    return readers;
   }
 }

@@ -6,18 +6,17 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Something that lasted. Times are nanoseconds since 1970.
+ * An operation or other event with a duration. Times are nanoseconds since 1970.
  *
- * @param source whose recording has it
- * @param rank whose it is, counted in the communicator from which all others were split; -1 if it
- *     is nobody's in particular
- * @param lane where it is drawn
- * @param name what it is
+ * @param source the recording
+ * @param rank the rank in the communicator from which all others were split; -1 if it belongs to none
+ * @param lane the row of the timeline
+ * @param name the name of the operation or event
  * @param called when it was enqueued
  * @param begun when it began to run
- * @param ended when it was over
- * @param operation what it moved, or null where it moved nothing
- * @param error why it was not finished, or null
+ * @param ended when it ended
+ * @param operation the details of a communicator's operation, or null for any other event
+ * @param error why it did not complete, or null
  */
 record TraceSpan(
     Source source,
@@ -43,22 +42,22 @@ record TraceSpan(
    * A row of the timeline.
    *
    * @param stream the stream's number in its process, or 0 for a thread
-   * @param label what it is called
+   * @param label its label
    */
   record Lane(long stream, String label) {}
 
   /**
-   * What an operation of a communicator moved.
+   * The details of an operation of a communicator.
    *
-   * @param communicator the same on every rank
-   * @param sequence its number, the same on every rank; 0 if it was refused, and has none
+   * @param communicator its name, the same on every rank
+   * @param sequence its number, the same on every rank; 0 if the call was rejected
    * @param rank the rank in that communicator
-   * @param ranks how many ranks it has
+   * @param ranks the number of ranks
    * @param peer the root or the peer, or -1
-   * @param group what it has in common with what was launched together with it, or 0
-   * @param type of its elements
-   * @param reduction how they are combined, or null
-   * @param bytes its size, as bandwidths count it
+   * @param group the number of the group that it was launched with, or 0
+   * @param type the type of its elements
+   * @param reduction the reduction, or null
+   * @param bytes its size, as the basis of bandwidths
    */
   record Moved(
       String communicator,
@@ -71,8 +70,8 @@ record TraceSpan(
       String reduction,
       long bytes) {
 
-    /** Returns whether no other rank has anything that belongs to it. */
-    boolean refused() {
+    /** Returns whether the call was rejected, so that no other rank has this operation. */
+    boolean rejected() {
       return sequence == 0;
     }
 
@@ -81,7 +80,7 @@ record TraceSpan(
     }
   }
 
-  /** Returns its bus bandwidth in bytes per second; 0 if it failed, or took no time. */
+  /** Returns its bus bandwidth in bytes per second; 0 if it failed or took no time. */
   double busBandwidth() {
     return error != null || ended <= begun
         ? 0
@@ -90,12 +89,12 @@ record TraceSpan(
             / ((ended - begun) / NANOS_PER_SECOND);
   }
 
-  /** Returns whether no rank can have finished it before all had come. */
+  /** Returns whether no rank can finish it before all have started it. */
   boolean synchronizes() {
     return operation != null && error == null && SYNCHRONIZING.contains(name);
   }
 
-  TraceSpan later(long nanos) {
+  TraceSpan shifted(long nanos) {
     return new TraceSpan(
         source, rank, lane, name, called + nanos, begun + nanos, ended + nanos, operation, error);
   }
@@ -105,7 +104,7 @@ record TraceSpan(
         source, rank, lane, name, called, nanos, Math.max(nanos, ended), operation, error);
   }
 
-  TraceSpan moving(Moved what) {
-    return new TraceSpan(source, rank, lane, name, called, begun, ended, what, error);
+  TraceSpan withOperation(Moved newOperation) {
+    return new TraceSpan(source, rank, lane, name, called, begun, ended, newOperation, error);
   }
 }

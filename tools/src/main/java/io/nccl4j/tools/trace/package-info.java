@@ -1,6 +1,6 @@
 /**
- * The trace command: reads flight recordings of one or more processes, puts them on one clock, and
- * writes what each rank's streams did as a trace for Perfetto or Chrome, as a page, and as a
+ * {@code scripts/trace}: reads flight recordings of one or more processes, aligns their clocks, and
+ * writes the spans of each rank's streams as a trace for Perfetto or Chrome, as a page, and as a
  * summary.
  */
 package io.nccl4j.tools.trace;

@@ -1,7 +1,7 @@
-"""One rank of a communicator whose other ranks may be of another language.
+"""One rank of a communicator whose other ranks may be written in another language.
 
-Waits for the file with the unique id that rank 0 writes, sums a few arrays with the others, and checks the
-sums. Uses CuPy's or PyTorch's NCCL, whichever is there first, else libnccl and libcudart through ctypes.
+Waits for the file with the unique id that rank 0 writes, all-reduces a few arrays, and checks the sums.
+Uses the NCCL of CuPy or else PyTorch, if usable, and otherwise libnccl and libcudart through ctypes.
 """
 
 import argparse
@@ -26,8 +26,8 @@ class CuPy:
 
         self.cupy = cupy
         cupy.cuda.Device(0).use()
-        as_cupy_has_it = tuple(byte - 256 if byte > 127 else byte for byte in unique_id)
-        self.comm = nccl.NcclCommunicator(size, as_cupy_has_it, rank)
+        signed_bytes = tuple(byte - 256 if byte > 127 else byte for byte in unique_id)
+        self.comm = nccl.NcclCommunicator(size, signed_bytes, rank)
         self.name = f"CuPy {cupy.__version__}, NCCL {nccl.get_version()}"
 
     def all_reduce(self, type_name, values):
@@ -65,7 +65,7 @@ class UniqueId(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_ubyte * 128)]
 
 
-class Plain:
+class Ctypes:
     def __init__(self, unique_id, size, rank, arguments):
         self.cuda = ctypes.CDLL(arguments.cudart, mode=ctypes.RTLD_GLOBAL)
         self.nccl = ctypes.CDLL(arguments.nccl)
@@ -102,11 +102,11 @@ class Plain:
 
 def check(function, result):
     if result != 0:
-        sys.exit(f"{function} answered {result}")
+        sys.exit(f"{function} returned {result}")
 
 
 def usable(name):
-    """Says whether a package is there and has NCCL, before the other ranks begin to wait for it."""
+    """Returns whether a package is installed and has NCCL, before the other ranks wait for this one."""
     try:
         if name == "cupy":
             from cupy.cuda import nccl
@@ -115,15 +115,15 @@ def usable(name):
             return True
         import torch
 
-        # Without the latter a communicator cannot be of ranks in other processes.
+        # init_rank is needed for a communicator with ranks in other processes.
         return torch.cuda.is_available() and callable(torch.cuda.nccl.init_rank)
-    except Exception as reason:  # Whatever a package does when half of it is missing.
+    except Exception as reason:  # A broken installation can raise anything.
         print(f"{name} is not used: {type(reason).__name__}: {reason}")
         return False
 
 
 def share_library(path):
-    """Loads the libnccl of the other ranks, so that packages that look for one by its name find it loaded."""
+    """Loads the libnccl of the other ranks, so that packages that load libnccl by name use it too."""
     try:
         ctypes.CDLL(path)
     except OSError as reason:
@@ -133,7 +133,7 @@ def share_library(path):
 def loaded_libraries():
     with open("/proc/self/maps") as maps:
         files = {line.split(maxsplit=5)[-1].strip() for line in maps if "libnccl" in line}
-    return " and ".join(sorted(files)) or "no libnccl of its own"
+    return " and ".join(sorted(files)) or "no libnccl"
 
 
 def read_id(path):
@@ -145,32 +145,32 @@ def read_id(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--id", required=True, help="the file with the unique id")
+    parser.add_argument("--id", required=True, help="file with the unique id")
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--size", type=int, required=True)
-    parser.add_argument("--deadline", type=int, required=True, help="seconds after which this process ends itself")
-    parser.add_argument("--nccl", default="libnccl.so.2", help="the library, where ctypes is used")
-    parser.add_argument("--cudart", default="libcudart.so", help="likewise")
+    parser.add_argument("--deadline", type=int, required=True, help="seconds after which this process exits")
+    parser.add_argument("--nccl", default="libnccl.so.2", help="path of libnccl for ctypes")
+    parser.add_argument("--cudart", default="libcudart.so", help="path of libcudart for ctypes")
     parser.add_argument("--with", dest="chosen", choices=["cupy", "torch", "ctypes"])
     arguments = parser.parse_args()
     signal.alarm(arguments.deadline)
     faulthandler.register(signal.SIGQUIT)
     share_library(arguments.nccl)
 
-    ways = {"cupy": CuPy, "torch": Torch, "ctypes": Plain}
-    chosen = arguments.chosen or next(name for name in ways if name == "ctypes" or usable(name))
-    way = ways[chosen](read_id(arguments.id), arguments.size, arguments.rank, arguments)
+    bindings = {"cupy": CuPy, "torch": Torch, "ctypes": Ctypes}
+    chosen = arguments.chosen or next(name for name in bindings if name == "ctypes" or usable(name))
+    comm = bindings[chosen](read_id(arguments.id), arguments.size, arguments.rank, arguments)
     wrong = 0
     for type_name, count in SUMS:
         mine = [(arguments.rank + 1) * (i % 1000) for i in range(count)]
         factor = arguments.size * (arguments.size + 1) // 2
-        result = way.all_reduce(type_name, mine)
+        result = comm.all_reduce(type_name, mine)
         differences = sum(value != factor * (i % 1000) for i, value in enumerate(result))
         wrong += differences
         print(f"sum of {count} {type_name}: {differences} wrong elements")
-    way.close()
+    comm.close()
     print(f"loaded: {loaded_libraries()}")
-    print(f"Python {sys.version.split()[0]}, {way.name}: {wrong} wrong elements", flush=True)
+    print(f"Python {sys.version.split()[0]}, {comm.name}: {wrong} wrong elements", flush=True)
     return 1 if wrong else 0
 
 

@@ -10,7 +10,7 @@ import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** Writes shared libraries that hold nothing but the sections that a test needs. */
+/** Writes shared libraries that have only the sections that a test needs. */
 final class ElfFile {
   private static final int HEADER = 64;
   private final Map<String, byte[]> sections = new LinkedHashMap<>();
@@ -20,13 +20,13 @@ final class ElfFile {
     return this;
   }
 
-  /** Adds constants, each ended by a NUL, as C has them. */
+  /** Adds NUL-terminated string constants. */
   ElfFile constants(String... texts) {
     return section(
         ".rodata", (String.join("\0", texts) + "\0").getBytes(StandardCharsets.ISO_8859_1));
   }
 
-  /** Adds device code of one fat binary: a pair of kind (1 PTX, 2 machine code) and number each. */
+  /** Adds a fat binary; each entry is a kind (1 PTX, 2 machine code) and an architecture number. */
   ElfFile deviceCode(int[]... entries) {
     int payload = 16;
     ByteBuffer fat = ByteBuffer.allocate(16 + entries.length * (HEADER + payload));

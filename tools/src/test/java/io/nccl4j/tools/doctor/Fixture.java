@@ -17,8 +17,8 @@ import java.util.OptionalInt;
 import java.util.TreeMap;
 
 /**
- * A machine under a folder, and what was tried on it: at first a healthy one with one GPU, on which
- * everything went well.
+ * A simulated machine under a directory, and the result of the probe on it. Initially it is healthy
+ * and has one GPU.
  */
 final class Fixture {
   final Map<String, String> environment = new TreeMap<>();
@@ -65,14 +65,14 @@ final class Fixture {
         .formatted(openFiles, lockedMemory);
   }
 
-  /** Takes every device, and what was run on it, away: the driver answers what it is given. */
+  /** Removes all GPUs: listing devices fails with the given error. */
   Fixture withoutGpu(int driverVersion, String error) {
     gpus.clear();
     sums = Optional.empty();
     driver = OptionalInt.of(driverVersion);
     lastStep = "looking for devices";
     cudaFailure =
-        Optional.of(new ProbeResult.CudaFailure("cudaGetDeviceCount", error, error + " it said"));
+        Optional.of(new ProbeResult.CudaFailure("cudaGetDeviceCount", error, error + " message"));
     return this;
   }
 
@@ -151,18 +151,18 @@ final class Fixture {
         reference);
   }
 
-  /** Returns what a check finds: how bad it is, and what. */
-  List<String> said(Check check) {
+  /** Returns the severity and title of each finding of a check. */
+  List<String> titles(Check check) {
     return check.findings(state()).stream()
-        .map(each -> each.severity().name().toLowerCase(Locale.ROOT) + ": " + each.what())
+        .map(each -> each.severity().name().toLowerCase(Locale.ROOT) + ": " + each.title())
         .toList();
   }
 
-  /** Returns what a check says to the only thing that it finds. */
-  Finding only(Check check) {
+  /** Returns the only finding of a check. */
+  Finding onlyFinding(Check check) {
     List<Finding> findings = check.findings(state());
     if (findings.size() != 1) {
-      throw new AssertionError("not one finding but " + findings);
+      throw new AssertionError("expected one finding, got " + findings);
     }
     return findings.getFirst();
   }

@@ -14,7 +14,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Copies of the libraries, and the GPUs that they have code for. */
+/** Tests of the checks on library copies and their device code. */
 class LibrariesTest {
   @TempDir Path temp;
 
@@ -22,7 +22,7 @@ class LibrariesTest {
   private Fixture machine;
 
   @BeforeEach
-  void aMachineWithOneCopy() throws IOException {
+  void createMachineWithOneCopy() throws IOException {
     root = temp.toRealPath();
     machine = new Fixture(root);
     copy("usr/lib/x86_64-linux-gnu", "2.30.7");
@@ -44,45 +44,45 @@ class LibrariesTest {
   }
 
   @Test
-  void oneCopyIsNoFinding() {
-    assertEquals(List.of(), machine.said(new LibrariesCheck()));
+  void oneCopyIsFine() {
+    assertEquals(List.of(), machine.titles(new LibrariesCheck()));
   }
 
   @Test
-  void copiesOfOneReleaseAreANoteThatSaysWhichWins() throws IOException {
+  void copiesOfOneReleaseAreANote() throws IOException {
     Path wheel = copy("conda/lib", "2.30.7");
     machine.set("CONDA_PREFIX", "/conda");
-    Finding finding = machine.only(new LibrariesCheck());
+    Finding finding = machine.onlyFinding(new LibrariesCheck());
     assertEquals(Severity.NOTE, finding.severity());
-    assertEquals("2 copies of libnccl can be found; nccl4j takes the first:", finding.what());
+    assertEquals("2 copies of libnccl were found; nccl4j uses the first:", finding.title());
     assertEquals(
         List.of(
             "2.30.7: "
                 + root.resolve("usr/lib/x86_64-linux-gnu/libnccl.so.2")
-                + " (the system's loader)",
+                + " (the system loader)",
             "2.30.7: " + wheel + " (CONDA_PREFIX)"),
         finding.details());
   }
 
   @Test
-  void copiesOfTwoReleasesAreAWarningAndTheVariableComesFirst() throws IOException {
+  void copiesOfTwoReleasesAreAWarning() throws IOException {
     Path named = copy("opt/nccl", "2.27.3");
     machine.set("NCCL4J_NCCL_LIBRARY", "/opt/nccl");
-    Finding finding = machine.only(new LibrariesCheck());
+    Finding finding = machine.onlyFinding(new LibrariesCheck());
     assertEquals(Severity.WARNING, finding.severity());
     assertEquals("2.27.3: " + named + " (NCCL4J_NCCL_LIBRARY)", finding.details().getFirst());
   }
 
   @Test
-  void aLinkIsNoSecondCopy() throws IOException {
+  void symbolicLinkIsNotASecondCopy() throws IOException {
     Path link = Files.createDirectories(root.resolve("lib64")).resolve("libnccl.so.2");
     Files.createSymbolicLink(link, root.resolve("usr/lib/x86_64-linux-gnu/libnccl.so.2"));
     machine.set("LD_LIBRARY_PATH", "/lib64:");
-    assertEquals(List.of(), machine.said(new LibrariesCheck()));
+    assertEquals(List.of(), machine.titles(new LibrariesCheck()));
   }
 
   @Test
-  void wheelsOfPythonAreFound() throws IOException {
+  void pythonWheelsAreFound() throws IOException {
     Path wheel = copy("venv/site-packages/nvidia/nccl/lib", "2.30.7");
     List<LibraryCopy> copies =
         LibraryCopy.of(
@@ -91,55 +91,55 @@ class LibrariesTest {
   }
 
   @Test
-  void twoCopiesInOneProcessAreAWarning() {
+  void twoLoadedCopiesAreAWarning() {
     machine.mapped.put("nccl", List.of("/a/libnccl.so.2", "/b/libnccl.so.2"));
-    Finding finding = machine.only(new LibrariesCheck());
+    Finding finding = machine.onlyFinding(new LibrariesCheck());
     assertEquals(Severity.WARNING, finding.severity());
-    assertEquals("2 copies of libnccl are loaded in one process:", finding.what());
+    assertEquals("2 copies of libnccl are loaded in one process:", finding.title());
     assertEquals(List.of("/a/libnccl.so.2", "/b/libnccl.so.2"), finding.details());
   }
 
   @Test
-  void aLibraryThatIsNotFoundListsEveryAttempt() {
+  void missingLibraryListsEveryAttempt() {
     machine.missing =
         Optional.of(
             new ProbeResult.Missing(
                 "cudart", "no", List.of("system loader: libcudart.so.13: no file")));
-    Finding finding = machine.only(new LibrariesCheck());
+    Finding finding = machine.onlyFinding(new LibrariesCheck());
     assertEquals(Severity.ERROR, finding.severity());
     assertEquals(List.of("system loader: libcudart.so.13: no file"), finding.details());
     assertTrue(finding.remedy().contains("NCCL4J_CUDART_LIBRARY"), finding.remedy());
   }
 
   @Test
-  void aLibncclThatIsNowhereIsAnErrorThoughNobodyTriedToLoadIt() throws IOException {
+  void missingLibncclIsAnErrorEvenIfNotLoaded() throws IOException {
     Files.delete(root.resolve("usr/lib/x86_64-linux-gnu/libnccl.so.2"));
-    assertEquals(List.of("error: libnccl is not found"), machine.said(new LibrariesCheck()));
+    assertEquals(List.of("error: libnccl was not found"), machine.titles(new LibrariesCheck()));
   }
 
   @Test
-  void aLibncclThatCannotBeReadIsAnError() {
-    machine.ncclProblem = Optional.of("/opt/libnccl.so.2 is no 64-bit ELF file");
+  void unreadableLibncclIsAnError() {
+    machine.ncclProblem = Optional.of("/opt/libnccl.so.2 is not a 64-bit ELF file");
     assertEquals(
-        List.of("error: libnccl cannot be read: /opt/libnccl.so.2 is no 64-bit ELF file"),
-        machine.said(new LibrariesCheck()));
+        List.of("error: libnccl cannot be read: /opt/libnccl.so.2 is not a 64-bit ELF file"),
+        machine.titles(new LibrariesCheck()));
   }
 
   @Test
-  void theCopyThatIsLoadedComesFirst() throws IOException {
+  void loadedCopyIsListedFirst() throws IOException {
     Path conda = copy("conda/lib", "2.30.7");
     machine.set("CONDA_PREFIX", "/conda").mapped.put("nccl", List.of(conda.toString()));
     assertEquals(
         "2.30.7: " + conda + " (CONDA_PREFIX)",
-        machine.only(new LibrariesCheck()).details().getFirst());
+        machine.onlyFinding(new LibrariesCheck()).details().getFirst());
   }
 
   @Test
-  void theStandInIsCalledSo() {
+  void standInIsReported() {
     machine.nccl = Optional.of(file(true));
     assertEquals(
         List.of("note: libnccl is the stand-in of nccl4j's tests, not NVIDIA's library"),
-        machine.said(new LibrariesCheck()));
+        machine.titles(new LibrariesCheck()));
     Report report = CheckRunner.of(machine.state(), List.of());
     assertEquals(
         "a collective can run, on the stand-in of nccl4j's tests, which is not NCCL",
@@ -147,13 +147,13 @@ class LibrariesTest {
   }
 
   @Test
-  void aGpuThatTheLibraryHasCodeForIsNoFinding() {
+  void gpuWithMachineCodeIsFine() {
     machine.nccl = Optional.of(file(false, new Architecture(90, false)));
-    assertEquals(List.of(), machine.said(new ArchitectureCheck()));
+    assertEquals(List.of(), machine.titles(new ArchitectureCheck()));
   }
 
   @Test
-  void aGpuThatTheLibraryHasNoCodeForIsAnError() {
+  void gpuWithoutDeviceCodeIsAnError() {
     machine.gpus.set(0, new Gpu(0, "Tesla V100", 70));
     machine.nccl =
         Optional.of(file(false, new Architecture(75, false), new Architecture(120, true)));
@@ -161,21 +161,21 @@ class LibrariesTest {
         List.of(
             "error: GPU 0 (Tesla V100) has compute capability 7.0; libnccl has code for sm_75,"
                 + " compute_120"),
-        machine.said(new ArchitectureCheck()));
+        machine.titles(new ArchitectureCheck()));
   }
 
   @Test
-  void aGpuThatTheDriverMustCompileForIsAWarning() {
+  void gpuWithPtxOnlyIsAWarning() {
     machine.nccl =
         Optional.of(file(false, new Architecture(80, false), new Architecture(80, true)));
-    assertEquals(Severity.WARNING, machine.only(new ArchitectureCheck()).severity());
+    assertEquals(Severity.WARNING, machine.onlyFinding(new ArchitectureCheck()).severity());
   }
 
   @Test
-  void codeThatIsNotRecognisedIsUnchecked() {
+  void unrecognisedDeviceCodeIsUnchecked() {
     machine.nccl = Optional.of(file(false));
     assertEquals(
         List.of("unchecked: whether libnccl has code for these GPUs"),
-        machine.said(new ArchitectureCheck()));
+        machine.titles(new ArchitectureCheck()));
   }
 }

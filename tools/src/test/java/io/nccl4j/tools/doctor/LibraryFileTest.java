@@ -17,7 +17,7 @@ import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What is read off a library's file without loading it. */
+/** Tests of reading a libnccl file without loading it. */
 class LibraryFileTest {
   @TempDir Path folder;
 
@@ -62,27 +62,27 @@ class LibraryFileTest {
   }
 
   @Test
-  void whatIsNoLibraryIsNamed() throws IOException {
+  void fileThatIsNotALibraryIsNamed() throws IOException {
     Path text = Files.writeString(folder.resolve("libnccl.so.2"), "not a library");
     IOException e = assertThrows(IOException.class, () -> LibraryFile.read(text));
-    assertEquals(text + " is no 64-bit ELF file", e.getMessage());
+    assertEquals(text + " is not a 64-bit ELF file", e.getMessage());
   }
 
   @Test
-  void aFileThatWasCutOffIsNamed() throws IOException {
+  void truncatedFileIsNamed() throws IOException {
     Path whole = new ElfFile().constants("NCCL_DEBUG").write(folder.resolve("whole"));
     byte[] bytes = Files.readAllBytes(whole);
     Path cut = Files.write(folder.resolve("cut"), Arrays.copyOf(bytes, bytes.length - 100));
     IOException e = assertThrows(IOException.class, () -> LibraryFile.read(cut));
-    assertEquals(cut + " ends before what its headers name", e.getMessage());
+    assertEquals(cut + " is truncated", e.getMessage());
   }
 
   @Test
-  void nvidiasOwnLibrarySaysWhatItsSourceSays() throws IOException {
+  void nvidiaLibraryMatchesItsSource() throws IOException {
     Path file = Checkout.ROOT.resolve("target/native/nvidia/nccl/lib/libnccl.so.2");
-    boolean there = Files.exists(file);
-    assertTrue(there || !"1".equals(System.getenv("REQUIRE_NCCL")), file + " is not there");
-    assumeTrue(there, file + " is not there; scripts/fetch-native gets it");
+    boolean exists = Files.exists(file);
+    assertTrue(exists || !"1".equals(System.getenv("REQUIRE_NCCL")), file + " does not exist");
+    assumeTrue(exists, file + " does not exist; scripts/fetch-native downloads it");
     LibraryFile read = LibraryFile.read(file);
     assertEquals(Optional.of("2.30.7"), read.version());
     assertEquals(Optional.of("13.3"), read.builtForCuda());
@@ -93,7 +93,7 @@ class LibraryFileTest {
         read.variables()
             .containsAll(
                 List.of("NCCL_DEBUG", "NCCL_NET", "NCCL_ALGO", "NCCL_IB_HCA", "NCCL_RAS_ENABLE")));
-    assertFalse(read.variables().contains("NCCL_SHM_USE_CUDA_MEMORY"), "2.30 reads it no more");
+    assertFalse(read.variables().contains("NCCL_SHM_USE_CUDA_MEMORY"), "2.30 no longer reads it");
     assertFalse(read.standIn());
   }
 }

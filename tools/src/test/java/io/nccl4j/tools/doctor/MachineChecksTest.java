@@ -11,7 +11,7 @@ import java.util.OptionalInt;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The checks that look at Java, driver and operating system. */
+/** Tests of the checks on Java, driver and operating system. */
 class MachineChecksTest {
   @TempDir Path root;
 
@@ -20,7 +20,7 @@ class MachineChecksTest {
   }
 
   @Test
-  void aHealthyMachineHasNoFinding() {
+  void healthyMachineHasNoFindings() {
     for (Check check :
         List.of(
             new JavaCheck(),
@@ -28,83 +28,84 @@ class MachineChecksTest {
             new LimitsCheck(),
             new MemoryCheck(),
             new SharedMemoryCheck(1))) {
-      assertEquals(List.of(), machine().said(check), check.name());
+      assertEquals(List.of(), machine().titles(check), check.name());
     }
   }
 
   @Test
-  void aJavaThatMovesPinnedArraysIsAWarning() {
+  void oldJavaIsAWarning() {
     Fixture machine = machine();
     machine.java = Runtime.Version.parse("25.0.2");
     assertEquals(
-        List.of("warning: Java is 25.0.2, older than 25.0.3"), machine.said(new JavaCheck()));
+        List.of("warning: Java is 25.0.2, older than 25.0.3"), machine.titles(new JavaCheck()));
     machine.java = Runtime.Version.parse("26");
-    assertEquals(List.of(), machine.said(new JavaCheck()));
+    assertEquals(List.of(), machine.titles(new JavaCheck()));
     machine.java = Runtime.Version.parse("25.0.3+9-LTS");
-    assertEquals(List.of(), machine.said(new JavaCheck()));
+    assertEquals(List.of(), machine.titles(new JavaCheck()));
   }
 
   @Test
   void missingNativeAccessNamesTheFlag() {
     Fixture machine = machine();
     machine.nativeAccess = false;
-    Finding finding = machine.only(new JavaCheck());
+    Finding finding = machine.onlyFinding(new JavaCheck());
     assertEquals(Severity.WARNING, finding.severity());
     assertTrue(finding.remedy().contains("--enable-native-access=io.nccl4j"), finding.remedy());
   }
 
   @Test
-  void withoutADriverItIsToldWhetherThereIsAGpu() {
+  void missingDriverNamesGpusOnPciBus() {
     Fixture machine = machine().withoutGpu(0, "cudaErrorInsufficientDriver");
     assertEquals(
         List.of("error: no driver, and no NVIDIA GPU on the PCI bus"),
-        machine.said(new DriverCheck()));
+        machine.titles(new DriverCheck()));
     String device = "/sys/bus/pci/devices/0000:01:00.0";
     machine.file(device + "/vendor", "0x10de\n").file(device + "/class", "0x030200\n");
     String audio = "/sys/bus/pci/devices/0000:01:00.1";
     machine.file(audio + "/vendor", "0x10de\n").file(audio + "/class", "0x040300\n");
     assertEquals(
-        List.of("error: no driver; on the PCI bus is an NVIDIA GPU at 0000:01:00.0"),
-        machine.said(new DriverCheck()));
+        List.of("error: no driver, but an NVIDIA GPU on the PCI bus at 0000:01:00.0"),
+        machine.titles(new DriverCheck()));
   }
 
   @Test
-  void aKernelModuleWithoutItsLibraryPointsAtTheContainer() {
+  void kernelModuleWithoutLibcudaSuggestsContainer() {
     Fixture machine = machine().withoutGpu(0, "cudaErrorInsufficientDriver");
     machine.file(
         "/proc/driver/nvidia/version",
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n");
-    Finding finding = machine.only(new DriverCheck());
+    Finding finding = machine.onlyFinding(new DriverCheck());
     assertEquals(
-        "the kernel has NVIDIA's driver 580.65.06, but libcuda.so.1 is not found or does not fit it",
-        finding.what());
+        "the NVIDIA kernel module 580.65.06 is loaded, but libcuda.so.1 is missing or does not"
+            + " match it",
+        finding.title());
     assertTrue(finding.remedy().contains("--gpus all"), finding.remedy());
   }
 
   @Test
-  void aDriverOlderThanTheRuntimeIsAnError() {
+  void driverOlderThanRuntimeIsAnError() {
     Fixture machine = machine().withoutGpu(12080, "cudaErrorInsufficientDriver");
     machine.versions.put("cuda runtime", "13.0");
     assertEquals(
-        List.of("error: libcudart is of CUDA 13.0, the driver runs CUDA 12.8"),
-        machine.said(new DriverCheck()));
+        List.of("error: libcudart is CUDA 13.0; the driver supports only CUDA 12.8"),
+        machine.titles(new DriverCheck()));
     machine.versions.remove("cuda runtime");
     assertEquals(
-        List.of("error: libcudart is newer, the driver runs CUDA 12.8"),
-        machine.said(new DriverCheck()));
+        List.of("error: libcudart is too new; the driver supports only CUDA 12.8"),
+        machine.titles(new DriverCheck()));
   }
 
   @Test
-  void aDriverOfTheSameMajorVersionIsOnlyANote() {
+  void driverOfSameMajorVersionIsANote() {
     Fixture machine = machine();
     machine.versions.put("cuda runtime", "13.2");
     assertEquals(
-        List.of("note: libcudart is of CUDA 13.2, the driver of CUDA 13.0"),
-        machine.said(new DriverCheck()));
+        List.of("note: libcudart is CUDA 13.2, the driver CUDA 13.0"),
+        machine.titles(new DriverCheck()));
   }
 
   @Test
-  void anNcclForALaterCudaThanTheDriversIsAnErrorThoughLibcudartFits() {
+  void ncclForNewerCudaThanDriverIsAnError() {
     Fixture machine = machine();
     machine.driver = OptionalInt.of(12080);
     machine.versions.put("cuda runtime", "12.8");
@@ -116,84 +117,87 @@ class MachineChecksTest {
                 false,
                 java.util.Set.of(),
                 java.util.Set.of()));
-    Finding finding = machine.only(new DriverCheck());
-    assertEquals("libnccl is built for CUDA 13.3, the driver runs CUDA 12.8", finding.what());
+    Finding finding = machine.onlyFinding(new DriverCheck());
+    assertEquals(
+        "libnccl was built for CUDA 13.3; the driver supports only CUDA 12.8", finding.title());
     assertTrue(finding.remedy().contains("nvidia-nccl-cu12"), finding.remedy());
   }
 
   @Test
-  void gpusThatWaitForTheFabricManagerAreToldSo() {
+  void missingFabricManagerIsNamed() {
     Finding finding =
-        machine().withoutGpu(13000, "cudaErrorSystemNotReady").only(new DriverCheck());
+        machine().withoutGpu(13000, "cudaErrorSystemNotReady").onlyFinding(new DriverCheck());
     assertEquals(Severity.ERROR, finding.severity());
     assertTrue(finding.remedy().contains("nvidia-fabricmanager"), finding.remedy());
   }
 
   @Test
-  void whatWasNotAskedOfTheDriverIsUnchecked() {
+  void unknownDriverVersionIsUnchecked() {
     Fixture machine = machine();
     machine.driver = OptionalInt.empty();
-    assertEquals(List.of("unchecked: the driver's version"), machine.said(new DriverCheck()));
+    assertEquals(List.of("unchecked: the driver version"), machine.titles(new DriverCheck()));
   }
 
   @Test
-  void sharedMemoryThatIsMissingIsAnError() throws Exception {
+  void missingSharedMemoryIsAnError() throws Exception {
     Fixture machine = machine();
     Files.delete(root.resolve("dev/shm"));
-    assertEquals(List.of("error: /dev/shm is not there"), machine.said(new SharedMemoryCheck()));
+    assertEquals(
+        List.of("error: /dev/shm does not exist"), machine.titles(new SharedMemoryCheck()));
   }
 
   @Test
-  void sharedMemoryThatIsTooSmallIsAWarning() {
-    Finding finding = machine().only(new SharedMemoryCheck(Long.MAX_VALUE));
+  void smallSharedMemoryIsAWarning() {
+    Finding finding = machine().onlyFinding(new SharedMemoryCheck(Long.MAX_VALUE));
     assertEquals(Severity.WARNING, finding.severity());
-    assertTrue(finding.what().startsWith("/dev/shm has "), finding.what());
+    assertTrue(finding.title().startsWith("/dev/shm has "), finding.title());
     assertTrue(finding.remedy().contains("--shm-size=1g"), finding.remedy());
   }
 
   @Test
-  void sharedMemoryThatCannotBeWrittenIsAnErrorAndNothingIsLeftThere() throws Exception {
+  void unwritableSharedMemoryIsAnError() throws Exception {
     Fixture machine = machine();
-    assertEquals(List.of(), machine.said(new SharedMemoryCheck(1)));
+    assertEquals(List.of(), machine.titles(new SharedMemoryCheck(1)));
     assertEquals(List.of(), machine.machine().names("/dev/shm"));
     Path folder = root.resolve("dev/shm");
     Files.delete(folder);
-    // Not even root can make a file there.
+    // Even root cannot create a file there.
     Files.createSymbolicLink(folder, Path.of("/proc/self"));
-    Finding finding = machine.only(new SharedMemoryCheck(1));
-    assertTrue(finding.what().startsWith("/dev/shm cannot be written: "), finding.what());
+    Finding finding = machine.onlyFinding(new SharedMemoryCheck(1));
+    assertTrue(finding.title().startsWith("/dev/shm is not writable: "), finding.title());
   }
 
   @Test
-  void fewOpenFilesAreAWarningThatCountsTheRanks() {
+  void lowOpenFileLimitCountsRanks() {
     Fixture machine = machine().file("/proc/self/limits", Fixture.limits("4096", "unlimited"));
     machine.set("RANK", "0").set("WORLD_SIZE", "512");
     assertEquals(
-        List.of("warning: at most 4096 files may be open; 5120 or more is advised for 512 ranks"),
-        machine.said(new LimitsCheck()));
+        List.of(
+            "warning: the limit on open files is 4096; at least 5120 is recommended for 512 ranks"),
+        machine.titles(new LimitsCheck()));
   }
 
   @Test
-  void lockedMemoryMattersWhereThereIsInfiniband() {
+  void lockedMemoryLimitMattersWithInfiniband() {
     Fixture machine = machine().file("/proc/self/limits", Fixture.limits("1048576", "8388608"));
-    assertEquals(List.of(), machine.said(new LimitsCheck()));
+    assertEquals(List.of(), machine.titles(new LimitsCheck()));
     machine.folder("/sys/class/infiniband/mlx5_0");
     assertEquals(
-        List.of("warning: at most 8 MiB of memory may be locked, and there is InfiniBand"),
-        machine.said(new LimitsCheck()));
+        List.of("warning: the limit on locked memory is 8 MiB, and this machine has InfiniBand"),
+        machine.titles(new LimitsCheck()));
   }
 
   @Test
-  void withoutProcTheLimitsAreUnchecked() throws Exception {
+  void limitsWithoutProcAreUnchecked() throws Exception {
     Fixture machine = machine();
     Files.delete(root.resolve("proc/self/limits"));
     assertEquals(
         List.of("unchecked: the limits on open files and locked memory"),
-        machine.said(new LimitsCheck()));
+        machine.titles(new LimitsCheck()));
   }
 
   @Test
-  void aContainerWithLittleMemoryLeftIsAWarning() {
+  void containerWithLittleFreeMemoryIsAWarning() {
     Fixture machine = machine().file("/proc/self/cgroup", "0::/kubepods/pod7\n");
     machine
         .file("/sys/fs/cgroup/kubepods/memory.max", "max\n")
@@ -204,13 +208,13 @@ class MachineChecksTest {
         List.of(
             "warning: 612 MiB is left of the 2.0 GiB that the container may use"
                 + " (/sys/fs/cgroup/kubepods/pod7/memory.max)"),
-        machine.said(new MemoryCheck()));
+        machine.titles(new MemoryCheck()));
     machine.file("/sys/fs/cgroup/kubepods/pod7/memory.max", "max\n");
-    assertEquals(List.of(), machine.said(new MemoryCheck()));
+    assertEquals(List.of(), machine.titles(new MemoryCheck()));
   }
 
   @Test
-  void theOlderControlGroupsAreReadToo() {
+  void controlGroupsVersionOneAreRead() {
     Fixture machine =
         machine()
             .file("/proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory:/docker/c\n")
@@ -220,6 +224,6 @@ class MachineChecksTest {
         List.of(
             "warning: 512 MiB is left of the 512 MiB that the container may use"
                 + " (/sys/fs/cgroup/memory/docker/c/memory.limit_in_bytes)"),
-        machine.said(new MemoryCheck()));
+        machine.titles(new MemoryCheck()));
   }
 }

@@ -20,7 +20,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The command as a process of its own, with and without the stand-in for NVIDIA's libraries. */
+/** Runs the command as a process, with and without the stand-in for NVIDIA's libraries. */
 class ProcessTest {
   private static final long SECONDS = 180;
 
@@ -37,7 +37,7 @@ class ProcessTest {
     return command;
   }
 
-  private static boolean says(FinishedProgram ended, String line) {
+  private static boolean hasLine(FinishedProgram ended, String line) {
     return ended.out().lines().anyMatch(each -> each.equals(line));
   }
 
@@ -48,7 +48,7 @@ class ProcessTest {
   }
 
   @Test
-  void aReportThatCannotBeWrittenIsAFailure() throws Exception {
+  void unwritableReportIsAFailure() throws Exception {
     assumeTrue(Files.exists(Path.of("/dev/full")), "no /dev/full");
     List<String> toFull = new ArrayList<>(List.of("sh", "-c", "exec \"$@\" >/dev/full", "sh"));
     toFull.addAll(command("--help"));
@@ -59,24 +59,25 @@ class ProcessTest {
   }
 
   @Test
-  void onTheStandInACollectiveRunsAndTheStandInIsCalledSo() throws Exception {
+  void standInRunsCollectiveAndIsReported() throws Exception {
     FinishedProgram ended = doctor(standIn());
     assertEquals(0, ended.status(), ended.out() + ended.err());
     assertEquals("", ended.err());
     assertTrue(
-        says(
+        hasLine(
             ended,
             "verdict    a collective can run, on the stand-in of nccl4j's tests, which is not"
                 + " NCCL"),
         ended.out());
     assertTrue(
-        says(ended, "note       libnccl is the stand-in of nccl4j's tests, not NVIDIA's library"),
+        hasLine(
+            ended, "note       libnccl is the stand-in of nccl4j's tests, not NVIDIA's library"),
         ended.out());
-    assertTrue(says(ended, "  all-reduce, reference 2 ranks, 1000 floats, all right"), ended.out());
+    assertTrue(hasLine(ended, "  all-reduce, reference 2 ranks, 1000 floats, OK"), ended.out());
   }
 
   @Test
-  void jsonIsOneDocumentThatSaysTheSame() throws Exception {
+  void jsonIsOneDocument() throws Exception {
     FinishedProgram ended = doctor(standIn(), "--json");
     assertEquals(0, ended.status(), ended.out() + ended.err());
     Map<?, ?> json = (Map<?, ?>) JsonTree.parse(ended.out());
@@ -84,18 +85,18 @@ class ProcessTest {
     Map<?, ?> found = (Map<?, ?>) json.get("found");
     assertEquals("2", found.get("GPUs"));
     assertTrue(
-        ("" + found.get("all-reduce, NCCL")).startsWith("1 rank, 1000 floats, all right; "),
+        ("" + found.get("all-reduce, NCCL")).startsWith("1 rank, 1000 floats, OK; "),
         found.toString());
   }
 
   @Test
-  void aMachineWithoutADriverEndsWithOneAndNamesTheReference() throws Exception {
+  void missingDriverNamesReferenceBackend() throws Exception {
     Map<String, String> environment = standIn();
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
     FinishedProgram ended = doctor(environment);
     assertEquals(1, ended.status(), ended.out() + ended.err());
     assertTrue(
-        says(
+        hasLine(
             ended,
             "verdict    no collective can run on NCCL here; the reference backend works:"
                 + " Backend.reference(n)"),
@@ -104,25 +105,25 @@ class ProcessTest {
   }
 
   @Test
-  void librariesThatAreMissingAreListedWithWhatWasTried() throws Exception {
+  void missingLibrariesListAttempts() throws Exception {
     FinishedProgram ended =
         doctor(
             Map.of(
                 "NCCL4J_NCCL_LIBRARY", "/missing/libnccl.so",
                 "NCCL4J_CUDART_LIBRARY", "/missing/libcudart.so"));
     assertEquals(1, ended.status());
-    assertTrue(says(ended, "error      libcudart could not be loaded; tried:"), ended.out());
+    assertTrue(hasLine(ended, "error      libcudart could not be loaded; tried:"), ended.out());
     assertTrue(
         ended
             .out()
             .contains(
-                "environment variable NCCL4J_CUDART_LIBRARY: /missing/libcudart.so: cannot open shared"
-                    + " object file"),
+                "environment variable NCCL4J_CUDART_LIBRARY: /missing/libcudart.so: cannot open"
+                    + " shared object file"),
         ended.out());
   }
 
   @Test
-  void anInitialisationThatFailsIsAnErrorWithTheLibrarysWords() throws Exception {
+  void failedInitialisationIsAnError() throws Exception {
     Map<String, String> environment = standIn();
     environment.put("NCCL4J_STANDIN_FAIL", "ncclCommInitRankConfig=2");
     FinishedProgram ended = doctor(environment);
@@ -130,12 +131,12 @@ class ProcessTest {
     assertTrue(
         ended
             .out()
-            .contains("error      the all-reduce on NCCL failed while making a communicator"),
+            .contains("error      the all-reduce on NCCL failed while creating a communicator"),
         ended.out());
   }
 
   @Test
-  void anAllReduceThatHangsEndsAtItsDeadline() throws Exception {
+  void hangingAllReduceTimesOut() throws Exception {
     Map<String, String> environment = standIn();
     environment.put("NCCL4J_STANDIN_ABSENT_RANK", "0");
     long start = System.nanoTime();
@@ -147,8 +148,8 @@ class ProcessTest {
   }
 
   @Test
-  void aProcessThatHangsIsEnded() throws Exception {
-    // A pipe that nobody writes to holds whoever loads it.
+  void hangingProcessIsKilled() throws Exception {
+    // Loading a pipe without a writer blocks.
     Path pipe = folder.resolve("libcudart.so.13");
     assertEquals(0, FinishedProgram.run(Map.of(), List.of("mkfifo", pipe.toString())).status());
     Map<String, String> environment = standIn();
@@ -156,15 +157,15 @@ class ProcessTest {
     FinishedProgram ended = doctor(environment, "--timeout", "3");
     assertEquals(1, ended.status(), ended.out());
     assertTrue(
-        says(
+        hasLine(
             ended,
-            "error      the all-reduce on NCCL did not end within 3 s; it was stuck while loading"
+            "error      the all-reduce on NCCL did not finish within 3 s; it hung while loading"
                 + " libcudart"),
         ended.out());
   }
 
   @Test
-  void aLibraryThatCrashesTheProcessIsAFinding() throws Exception {
+  void crashingLibraryIsAFinding() throws Exception {
     Map<String, String> environment = standIn();
     Path source =
         Files.writeString(
@@ -181,17 +182,17 @@ class ProcessTest {
     FinishedProgram ended = doctor(environment);
     assertEquals(1, ended.status(), ended.out());
     assertTrue(
-        says(
-            ended, "error      the process of the all-reduce crashed while loading" + " libcudart"),
+        hasLine(
+            ended, "error      the all-reduce process crashed while loading libcudart"),
         ended.out());
-    assertTrue(ended.out().contains("SIGILL"), "what Java printed is shown: " + ended.out());
+    assertTrue(ended.out().contains("SIGILL"), "the JVM's crash message is shown: " + ended.out());
     assertTrue(ended.out().contains("[libcudart.so.13+"), ended.out());
   }
 
   @Test
-  void nvidiasOwnLibrariesAreReadWithoutAGpu() throws Exception {
+  void nvidiaLibrariesAreReadWithoutAGpu() throws Exception {
     Path libraries = Checkout.ROOT.resolve("target/native/nvidia");
-    assumeTrue(Files.exists(libraries), "NVIDIA's libraries are not there");
+    assumeTrue(Files.exists(libraries), "NVIDIA's libraries are not installed");
     assumeFalse(Files.exists(Path.of("/dev/nvidiactl")), "there is a GPU");
     FinishedProgram ended =
         doctor(
@@ -201,7 +202,7 @@ class ProcessTest {
                 "NCCL_IB_TIMOUT", "22"));
     assertEquals(1, ended.status(), ended.out());
     assertTrue(
-        says(
+        hasLine(
             ended,
             "warning    NCCL_IB_TIMOUT is not known to NCCL 2.30.7; did you mean"
                 + " NCCL_IB_TIMEOUT?"),
@@ -211,18 +212,18 @@ class ProcessTest {
   }
 
   @Test
-  void aFileThatIsNoLibraryIsAFindingAndNotTheEnd() throws Exception {
+  void fileThatIsNotALibraryIsAFinding() throws Exception {
     Map<String, String> environment = standIn();
     Path text = Files.writeString(folder.resolve("libnccl.so.2"), "not a library");
     environment.put("NCCL4J_NCCL_LIBRARY", text.toString());
     FinishedProgram ended = doctor(environment);
     assertEquals(1, ended.status(), ended.err());
-    assertTrue(says(ended, "error      libnccl could not be loaded; tried:"), ended.out());
+    assertTrue(hasLine(ended, "error      libnccl could not be loaded; tried:"), ended.out());
     assertTrue(ended.out().contains("verdict    no collective can run on NCCL here"), ended.out());
   }
 
   @Test
-  void twoCopiesInOneProcessAreFound() throws Exception {
+  void twoLoadedCopiesAreFound() throws Exception {
     Map<String, String> environment = standIn();
     Path copy =
         Files.copy(
@@ -232,13 +233,13 @@ class ProcessTest {
     environment.put("LD_LIBRARY_PATH", Checkout.ROOT.resolve("target/standin").toString());
     FinishedProgram ended = doctor(environment);
     assertTrue(
-        says(ended, "warning    2 copies of libnccl are loaded in one process:"),
+        hasLine(ended, "warning    2 copies of libnccl are loaded in one process:"),
         ended.out() + ended.err());
-    assertTrue(says(ended, "             " + copy), ended.out());
+    assertTrue(hasLine(ended, "             " + copy), ended.out());
   }
 
   @Test
-  void moreLocalRanksThanGpusEndWithOneThoughOneRankRuns() throws Exception {
+  void moreLocalRanksThanGpusFail() throws Exception {
     Map<String, String> environment = standIn();
     environment.putAll(
         Map.of("RANK", "0", "WORLD_SIZE", "4", "LOCAL_RANK", "0", "LOCAL_WORLD_SIZE", "4"));
@@ -246,14 +247,14 @@ class ProcessTest {
     assertEquals(1, ended.status(), ended.out());
     assertTrue(ended.out().contains("error      4 ranks on this host share 2 GPUs ("), ended.out());
     assertTrue(
-        says(
+        hasLine(
             ended,
-            "verdict    one rank can run, but 1 error stands against a collective of several"),
+            "verdict    one rank can run, but 1 error prevents a collective of several ranks"),
         ended.out());
   }
 
   @Test
-  void badArgumentsAreOneLineAndStatusTwo() throws Exception {
+  void badArgumentsReturnStatusTwo() throws Exception {
     for (List<String> args :
         List.of(List.of("--nonsense"), List.of("--timeout", "0"), List.of("--timeout", "x"))) {
       FinishedProgram ended = doctor(Map.of(), args.toArray(String[]::new));
@@ -264,7 +265,7 @@ class ProcessTest {
   }
 
   @Test
-  void helpSaysWhatIsLookedAtAndTheStatuses() throws Exception {
+  void helpListsUsageAndStatuses() throws Exception {
     FinishedProgram ended = doctor(Map.of(), "--help");
     assertEquals(0, ended.status());
     assertTrue(ended.out().contains("scripts/doctor [--json] [--timeout SECONDS]"), ended.out());

@@ -18,14 +18,14 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What comes of the findings: verdict, exit status, text and JSON. */
+/** Tests of the verdict, the exit status, and the text and JSON reports. */
 class ReportTest {
   @TempDir Path root;
 
   private Fixture machine;
 
   @BeforeEach
-  void aMachineWhereAllIsWell() {
+  void createHealthyMachine() {
     machine = new Fixture(root);
   }
 
@@ -40,24 +40,24 @@ class ReportTest {
   }
 
   @Test
-  void theStatusIsZeroOnlyWhereTheAllReduceWasRightAndNothingIsAnError() {
+  void statusIsZeroOnlyWithoutErrors() {
     assertEquals(Doctor.OK, report(new CollectiveCheck(), new NetworkCheck()).status());
     assertEquals("a collective can run on NCCL", report().verdict());
     machine.set("NCCL_SOCKET_IFNAME", "ib");
     Report oneError = report(new CollectiveCheck(), new NetworkCheck());
     assertEquals(Doctor.UNUSABLE, oneError.status());
     assertEquals(
-        "one rank can run, but 1 error stands against a collective of several", oneError.verdict());
+        "one rank can run, but 1 error prevents a collective of several ranks", oneError.verdict());
   }
 
   @Test
-  void launchSaysHowThisProcessWasStarted() {
-    assertEquals("without a launcher, as the only rank", report().found().get("launch"));
+  void launchNamesLauncherAndRank() {
+    assertEquals("no launcher, one rank", report().found().get("launch"));
     machine.set("OMPI_COMM_WORLD_RANK", "2").set("OMPI_COMM_WORLD_SIZE", "4");
     machine.set("OMPI_COMM_WORLD_LOCAL_RANK", "0").set("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
     machine.set("NCCL4J_RENDEZVOUS", "file:/shared/run");
     assertEquals(
-        "Open MPI: rank 2 of 4, number 0 on this host, id from files in /shared/run",
+        "Open MPI: rank 2 of 4, local rank 0, id from files in /shared/run",
         report().found().get("launch"));
   }
 
@@ -68,7 +68,7 @@ class ReportTest {
   }
 
   @Test
-  void withoutAGpuTheReferenceIsNamedIfItWorks() {
+  void verdictWithoutGpuNamesReferenceBackend() {
     machine.withoutGpu(0, "cudaErrorInsufficientDriver");
     assertEquals(
         "no collective can run on NCCL here; the reference backend works: Backend.reference(n)",
@@ -80,55 +80,54 @@ class ReportTest {
   }
 
   @Test
-  void aWrongSumIsAnError() {
+  void wrongSumIsAnError() {
     machine.sums = Optional.empty();
     machine.failure = Optional.of("the sum is wrong: element 3 is 0.0, not 4.0");
-    Finding finding = machine.only(new CollectiveCheck());
+    Finding finding = machine.onlyFinding(new CollectiveCheck());
     assertEquals(Severity.ERROR, finding.severity());
-    assertTrue(finding.what().endsWith("the sum is wrong: element 3 is 0.0, not 4.0"));
+    assertTrue(finding.title().endsWith("the sum is wrong: element 3 is 0.0, not 4.0"));
     assertEquals(Doctor.UNUSABLE, report().status());
   }
 
   @Test
-  void aRightSumOfAProcessThatThenHangsIsAnErrorToo() {
+  void correctSumFollowedByHangIsAnError() {
     machine.end =
         new ProbeResult.ProcessEnd(
-            ProbeResult.ProcessEnd.Kind.TIMED_OUT, "did not end within 60 s");
+            ProbeResult.ProcessEnd.Kind.TIMED_OUT, "did not finish within 60 s");
     machine.lastStep = "closing the communicator";
-    Finding finding = machine.only(new CollectiveCheck());
+    Finding finding = machine.onlyFinding(new CollectiveCheck());
     assertEquals(
-        "the all-reduce on NCCL did not end within 60 s; it was stuck while closing the"
-            + " communicator",
-        finding.what());
+        "the all-reduce on NCCL did not finish within 60 s; it hung while closing the communicator",
+        finding.title());
     assertEquals(Doctor.UNUSABLE, report().status());
   }
 
   @Test
-  void aCrashShowsWhatTheProcessPrinted() {
+  void crashShowsProcessOutput() {
     machine.sums = Optional.empty();
     machine.lastStep = "loading libcudart";
     machine.end =
-        new ProbeResult.ProcessEnd(ProbeResult.ProcessEnd.Kind.CRASHED, "was ended by signal 6");
+        new ProbeResult.ProcessEnd(ProbeResult.ProcessEnd.Kind.CRASHED, "was killed by signal 6");
     machine.output.add("# Problematic frame:");
-    Finding finding = machine.only(new CollectiveCheck());
+    Finding finding = machine.onlyFinding(new CollectiveCheck());
     assertEquals(
-        "the process of the all-reduce was ended by signal 6 while loading libcudart",
-        finding.what());
+        "the all-reduce process was killed by signal 6 while loading libcudart",
+        finding.title());
     assertEquals(List.of("# Problematic frame:"), finding.details());
   }
 
   @Test
-  void aTrialThatCannotBeStartedLeavesTheOtherChecks() {
-    MachineState evidence = machine.state();
+  void otherChecksRunIfProbeCannotStart() {
+    MachineState state = machine.state();
     MachineState without =
         new MachineState(
-            evidence.machine(),
+            state.machine(),
             ProbeResult.notStarted(new IOException("no space left")),
             List.of(),
             List.of(),
             Optional.empty(),
             Optional.empty(),
-            evidence.launch(),
+            state.launch(),
             Optional.empty(),
             Optional.empty());
     Report report = CheckRunner.of(without, CheckRunner.CHECKS);
@@ -138,19 +137,19 @@ class ReportTest {
             .anyMatch(
                 each ->
                     each.finding()
-                        .what()
+                        .title()
                         .equals(
-                            "the process of the all-reduce could not be started:"
-                                + " java.io.IOException: no space left before it began")),
+                            "the all-reduce process could not be started:"
+                                + " java.io.IOException: no space left before its first step")),
         report.toString());
   }
 
   @Test
-  void theWorstComesFirstAndEveryFindingHasThreeLines() {
+  void findingsAreSortedAndHaveThreeLines() {
     machine.set("NCCL_DEBUG", "FOO").set("NCCL_SOCKET_IFNAME", "ib");
     List<String> lines = text(report(new ValuesCheck(), new NetworkCheck())).lines().toList();
-    int error = lines.indexOf("error      NCCL_SOCKET_IFNAME=ib leaves no interface");
-    int warning = lines.indexOf("warning    NCCL_DEBUG=FOO is no value of it");
+    int error = lines.indexOf("error      NCCL_SOCKET_IFNAME=ib selects no usable interface");
+    int warning = lines.indexOf("warning    NCCL_DEBUG=FOO is not a valid value");
     assertTrue(0 < error && error < warning, lines.toString());
     for (int at : new int[] {error, warning}) {
       assertTrue(lines.get(at + 1).startsWith("  means    "), lines.get(at + 1));
@@ -161,7 +160,7 @@ class ReportTest {
   }
 
   @Test
-  void jsonHasWhatTheTextHasAndNoEnvironment() throws IOException {
+  void jsonMatchesTextWithoutEnvironment() throws IOException {
     machine.set("NCCL_DEBUG", "FOO").set("PASSWORD", "hunter2");
     Report report = report(new ValuesCheck(), new NetworkCheck());
     String text = JsonReport.of(report);
@@ -179,11 +178,11 @@ class ReportTest {
             "check",
             "values",
             "finding",
-            "NCCL_DEBUG=FOO is no value of it",
+            "NCCL_DEBUG=FOO is not a valid value",
             "meaning",
-            "NCCL does as if it were not set",
+            "NCCL behaves as if it were not set",
             "remedy",
-            "take one of ABORT, INFO, NONE, TRACE, VERSION, WARN",
+            "use one of ABORT, INFO, NONE, TRACE, VERSION, WARN",
             "details",
             List.of()),
         finding);
@@ -191,7 +190,7 @@ class ReportTest {
   }
 
   @Test
-  void aCheckThatFailsHidesNoOther() {
+  void otherChecksRunIfOneFails() {
     Check broken =
         new Check() {
           @Override
@@ -200,8 +199,8 @@ class ReportTest {
           }
 
           @Override
-          public List<Finding> findings(MachineState evidence) {
-            throw new IllegalStateException("no luck");
+          public List<Finding> findings(MachineState state) {
+            throw new IllegalStateException("broken");
           }
         };
     machine.set("NCCL_DEBUG", "FOO");
@@ -209,12 +208,12 @@ class ReportTest {
     assertEquals("values", findings.get(0).check());
     assertEquals("broken", findings.get(1).check());
     assertEquals(Severity.UNCHECKED, findings.get(1).finding().severity());
-    assertTrue(findings.get(1).finding().meaning().contains("no luck"));
+    assertTrue(findings.get(1).finding().meaning().contains("broken"));
   }
 
   @Test
-  void theDiaryKeepsWhatWasWrittenAndLeavesOutHalfALine() throws IOException {
-    ProgressLog log = new ProgressLog(root.resolve("diary"));
+  void logSkipsIncompleteLastLine() throws IOException {
+    ProgressLog log = new ProgressLog(root.resolve("log"));
     assertEquals(List.of(), log.entries(ProgressLog.STEP));
     log.write(ProgressLog.STEP, "one\ttwo\n\\three");
     log.write(ProgressLog.VERSION, "nccl", "2.30.7");
@@ -225,7 +224,7 @@ class ReportTest {
   }
 
   @Test
-  void theReferenceAllReduceIsRight() throws InterruptedException {
+  void referenceAllReduceSucceeds() throws InterruptedException {
     assertEquals(Optional.empty(), ReferenceProbe.run(Duration.ofSeconds(60)));
   }
 }

@@ -19,7 +19,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Names that nothing reads, and values that cannot be. */
+/** Tests of the checks on variable names and values. */
 class VariablesTest {
   private static final Set<String> KNOWN =
       Set.of("NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_P2P_LEVEL");
@@ -29,7 +29,7 @@ class VariablesTest {
   private Fixture machine;
 
   @BeforeEach
-  void anNcclThatKnowsFourVariables() {
+  void createNcclWithFourVariables() {
     machine = new Fixture(root);
     machine.nccl =
         Optional.of(
@@ -37,7 +37,7 @@ class VariablesTest {
   }
 
   @Test
-  void namesThatAreKnownOrOfOthersAreNoFinding() {
+  void knownNamesAreFine() {
     machine
         .set("NCCL_DEBUG", "INFO")
         .set("NCCL_VERSION", "2.30.7-1")
@@ -45,7 +45,7 @@ class VariablesTest {
         .set("RCCL_DEBUG", "1")
         .set("NCCL4J_SECRET", "0123456789abcdef")
         .set("PATH", "/bin");
-    assertEquals(List.of(), machine.said(new VariablesCheck()));
+    assertEquals(List.of(), machine.titles(new VariablesCheck()));
   }
 
   @ParameterizedTest
@@ -55,16 +55,16 @@ class VariablesTest {
     "NCCL_SHM_USE_CUDA_MEMORY, is not known to NCCL 2.30.7",
     "NCLL_DEBUG, looks like NCCL_DEBUG",
     "nccl_debug, looks like NCCL_DEBUG",
-    "NCCL4J_WORLDSIZE, is no variable of nccl4j's; did you mean NCCL4J_WORLD_SIZE?",
-    "NCCL4J_FOO, is no variable of nccl4j's"
+    "NCCL4J_WORLDSIZE, is not a variable of nccl4j; did you mean NCCL4J_WORLD_SIZE?",
+    "NCCL4J_FOO, is not a variable of nccl4j"
   })
-  void aNameThatNothingReadsIsAWarning(String name, String what) {
+  void unknownNameIsAWarning(String name, String title) {
     machine.set(name, "1");
-    assertEquals(List.of("warning: " + name + " " + what), machine.said(new VariablesCheck()));
+    assertEquals(List.of("warning: " + name + " " + title), machine.titles(new VariablesCheck()));
   }
 
   @Test
-  void aNameInAConfigurationFileIsLookedAtToo() {
+  void namesInConfigurationFileAreChecked() {
     machine.set("NCCL_CONF_FILE", "/cluster/nccl.conf");
     machine.nccl = withKnown("NCCL_CONF_FILE");
     machine.file("/cluster/nccl.conf", "NCCL_IB_DISABEL=1\n");
@@ -72,7 +72,7 @@ class VariablesTest {
         List.of(
             "warning: NCCL_IB_DISABEL (in /cluster/nccl.conf) is not known to NCCL 2.30.7; did you"
                 + " mean NCCL_IB_DISABLE?"),
-        machine.said(new VariablesCheck()));
+        machine.titles(new VariablesCheck()));
   }
 
   private static Optional<LibraryFile> withKnown(String more) {
@@ -83,16 +83,16 @@ class VariablesTest {
   }
 
   @Test
-  void withoutALibraryToAskNamesAreUnchecked() {
+  void namesWithoutLibraryAreUnchecked() {
     machine.nccl = Optional.empty();
-    assertEquals(List.of(), machine.said(new VariablesCheck()));
+    assertEquals(List.of(), machine.titles(new VariablesCheck()));
     machine.set("NCCL_DEBGU", "INFO");
     assertEquals(
-        List.of("unchecked: the names of NCCL_ variables"), machine.said(new VariablesCheck()));
+        List.of("unchecked: the names of NCCL_ variables"), machine.titles(new VariablesCheck()));
   }
 
   @Test
-  void nccl4jsOwnNamesAreThoseInItsSources() throws IOException {
+  void ownNamesMatchTheSources() throws IOException {
     Pattern name = Pattern.compile("NCCL4J_[A-Z][A-Z_]+[A-Z]");
     Set<String> inSources = new TreeSet<>();
     try (Stream<Path> files = Files.walk(Checkout.ROOT.resolve("src/main/java"))) {
@@ -120,27 +120,27 @@ class VariablesTest {
         "NCCL_NET|Socket",
         "NCCL_DEBUG_FILE|nccl.%h.%p"
       })
-  void aValueThatNcclTakesIsNoFinding(String name, String value) {
+  void validValueIsFine(String name, String value) {
     machine.set(name, value);
-    assertEquals(List.of(), machine.said(new ValuesCheck()));
+    assertEquals(List.of(), machine.titles(new ValuesCheck()));
   }
 
   @ParameterizedTest
   @CsvSource(
       delimiter = '|',
       value = {
-        "NCCL_DEBUG|FOO|NCCL_DEBUG=FOO is no value of it",
-        "NCCL_DEBUG_SUBSYS|INIT,NETWORK|NCCL_DEBUG_SUBSYS=INIT,NETWORK: 'NETWORK' is no part of NCCL",
-        "NCCL_P2P_LEVEL|phb|NCCL_P2P_LEVEL=phb is no value of it",
-        "NCCL_SOCKET_FAMILY|IPV4|NCCL_SOCKET_FAMILY=IPV4 is no value of it",
+        "NCCL_DEBUG|FOO|NCCL_DEBUG=FOO is not a valid value",
+        "NCCL_DEBUG_SUBSYS|INIT,NETWORK|NCCL_DEBUG_SUBSYS=INIT,NETWORK: 'NETWORK' is unknown",
+        "NCCL_P2P_LEVEL|phb|NCCL_P2P_LEVEL=phb is not a valid value",
+        "NCCL_SOCKET_FAMILY|IPV4|NCCL_SOCKET_FAMILY=IPV4 is not a valid value",
         "NCCL_IB_DISABLE|true|NCCL_IB_DISABLE=true is not a whole number",
         "NCCL_MAX_NCHANNELS|4 8|NCCL_MAX_NCHANNELS=4 8 is not a whole number",
-        "NCCL_TOPO_FILE|/no/topo.xml|NCCL_TOPO_FILE=/no/topo.xml: there is no such file",
-        "NCCL_DEBUG_FILE|/no/log.%p|NCCL_DEBUG_FILE=/no/log.%p: there is no such folder"
+        "NCCL_TOPO_FILE|/no/topo.xml|NCCL_TOPO_FILE=/no/topo.xml: no such file",
+        "NCCL_DEBUG_FILE|/no/log.%p|NCCL_DEBUG_FILE=/no/log.%p: no such directory"
       })
-  void aValueThatNcclDoesNotTakeIsAWarning(String name, String value, String what) {
+  void invalidValueIsAWarning(String name, String value, String title) {
     machine.set(name, value);
-    assertEquals(List.of("warning: " + what), machine.said(new ValuesCheck()));
+    assertEquals(List.of("warning: " + title), machine.titles(new ValuesCheck()));
   }
 
   @ParameterizedTest
@@ -148,24 +148,24 @@ class VariablesTest {
       delimiter = '|',
       value = {
         "NCCL_ALGO|Rings|NCCL_ALGO=Rings: 'Rings' is unknown",
-        "NCCL_ALGO|sum:ring|NCCL_ALGO=sum:ring: 'sum' is no function",
-        "NCCL_PROTO|LL;Simple|NCCL_PROTO=LL;Simple: only the first list may be without a function"
+        "NCCL_ALGO|sum:ring|NCCL_ALGO=sum:ring: 'sum' is not a function",
+        "NCCL_PROTO|LL;Simple|NCCL_PROTO=LL;Simple: only the first list may omit its function"
       })
-  void aListThatNcclRefusesIsAnError(String name, String value, String what) {
+  void rejectedListIsAnError(String name, String value, String title) {
     machine.set(name, value);
-    assertEquals(List.of("error: " + what), machine.said(new ValuesCheck()));
+    assertEquals(List.of("error: " + title), machine.titles(new ValuesCheck()));
   }
 
   @Test
-  void whatNcclReadsInsteadOfAWordIsSaid() {
+  void numberThatNcclReadsIsNamed() {
     machine.set("NCCL_IB_DISABLE", "true");
-    assertEquals("NCCL reads it as 0", machine.only(new ValuesCheck()).meaning());
+    assertEquals("NCCL reads it as 0", machine.onlyFinding(new ValuesCheck()).meaning());
     machine.set("NCCL_IB_DISABLE", "1x");
-    assertEquals("NCCL reads it as 1", machine.only(new ValuesCheck()).meaning());
+    assertEquals("NCCL reads it as 1", machine.onlyFinding(new ValuesCheck()).meaning());
   }
 
   @Test
-  void distancesCountSlipsOfTheFinger() {
+  void distanceCountsEdits() {
     assertEquals(0, Spelling.distance("NCCL", "NCCL"));
     assertEquals(1, Spelling.distance("NCLC", "NCCL"));
     assertEquals(1, Spelling.distance("NCL", "NCCL"));
@@ -174,7 +174,7 @@ class VariablesTest {
   }
 
   @Test
-  void visibleDevicesThatHideEverythingAreAnError() {
+  void hidingAllDevicesIsAnError() {
     machine.folder("/proc/driver/nvidia/gpus/0000:01:00.0");
     machine.folder("/proc/driver/nvidia/gpus/0000:02:00.0");
     Check check = new VisibleDevicesCheck();
@@ -182,23 +182,23 @@ class VariablesTest {
       machine.set("CUDA_VISIBLE_DEVICES", value);
       assertEquals(
           List.of("error: CUDA_VISIBLE_DEVICES='" + value + "' hides all GPUs (there are 2)"),
-          machine.said(check));
+          machine.titles(check));
     }
     for (String value : List.of("0", "1,0", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6")) {
       machine.set("CUDA_VISIBLE_DEVICES", value);
-      assertEquals(List.of(), machine.said(check), value);
+      assertEquals(List.of(), machine.titles(check), value);
     }
     machine.set("CUDA_VISIBLE_DEVICES", "1,2,0");
     assertEquals(
-        List.of("warning: CUDA_VISIBLE_DEVICES=1,2,0: '2' names no GPU"), machine.said(check));
+        List.of("warning: CUDA_VISIBLE_DEVICES=1,2,0: '2' names no GPU"), machine.titles(check));
   }
 
   @Test
-  void aContainerThatAskedForNoGpuIsToldSo() {
+  void containerWithoutGpuIsAWarning() {
     machine.withoutGpu(0, "cudaErrorInsufficientDriver").set("NVIDIA_VISIBLE_DEVICES", "void");
     assertEquals(
-        List.of("warning: NVIDIA_VISIBLE_DEVICES=void asks the container runtime for no GPU"),
-        machine.said(new VisibleDevicesCheck()));
+        List.of("warning: NVIDIA_VISIBLE_DEVICES=void requests no GPU from the container runtime"),
+        machine.titles(new VisibleDevicesCheck()));
   }
 
   private Fixture launched(int localRanks) {
@@ -210,48 +210,48 @@ class VariablesTest {
   }
 
   @Test
-  void moreRanksThanGpusAreAnErrorUnlessNcclIsToldToShare() {
+  void moreRanksThanGpusAreAnErrorUnlessShared() {
     launched(2);
-    Finding finding = machine.only(new RanksCheck());
+    Finding finding = machine.onlyFinding(new RanksCheck());
     assertEquals(Severity.ERROR, finding.severity());
-    assertTrue(finding.what().startsWith("2 ranks on this host share 1 GPU ("), finding.what());
+    assertTrue(finding.title().startsWith("2 ranks on this host share 1 GPU ("), finding.title());
     machine.set("NCCL_MULTI_RANK_GPU_ENABLE", "1");
-    assertEquals(Severity.WARNING, machine.only(new RanksCheck()).severity());
+    assertEquals(Severity.WARNING, machine.onlyFinding(new RanksCheck()).severity());
     machine.versions.put("nccl", "2.28.9");
-    Finding older = machine.only(new RanksCheck());
+    Finding older = machine.onlyFinding(new RanksCheck());
     assertEquals(Severity.ERROR, older.severity());
-    assertTrue(older.meaning().contains("is for NCCL 2.30 and later"), older.meaning());
+    assertTrue(older.meaning().contains("needs NCCL 2.30 or later"), older.meaning());
   }
 
   @Test
-  void ranksThatSeeOneGpuEachAreUncheckedNotWrong() {
+  void ranksThatSeeOneGpuEachAreUnchecked() {
     launched(2);
     machine.folder("/proc/driver/nvidia/gpus/0000:01:00.0");
     machine.folder("/proc/driver/nvidia/gpus/0000:02:00.0");
     assertEquals(
-        List.of("unchecked: whether every rank has a GPU of its own"),
-        machine.said(new RanksCheck()));
+        List.of("unchecked: whether every rank has its own GPU"),
+        machine.titles(new RanksCheck()));
   }
 
   @Test
   void ranksOnPartsOfAGpuAreUnchecked() {
     launched(2).set("CUDA_VISIBLE_DEVICES", "MIG-0f3d2b1e");
-    Finding finding = machine.only(new RanksCheck());
+    Finding finding = machine.onlyFinding(new RanksCheck());
     assertEquals(Severity.UNCHECKED, finding.severity());
-    assertTrue(finding.meaning().contains("in parts (MIG)"), finding.meaning());
+    assertTrue(finding.meaning().contains("partitioned by MIG"), finding.meaning());
   }
 
   @Test
-  void aRankForEachGpuIsNoFinding() {
-    assertEquals(List.of(), machine.said(new RanksCheck()));
-    assertEquals(List.of(), launched(1).said(new RanksCheck()));
+  void oneRankPerGpuIsFine() {
+    assertEquals(List.of(), machine.titles(new RanksCheck()));
+    assertEquals(List.of(), launched(1).titles(new RanksCheck()));
   }
 
   @Test
-  void launchersThatContradictEachOtherAreAnError() {
+  void contradictoryLaunchersAreAnError() {
     machine.set("RANK", "5").set("WORLD_SIZE", "2");
-    Finding finding = machine.only(new RanksCheck());
+    Finding finding = machine.onlyFinding(new RanksCheck());
     assertEquals(Severity.ERROR, finding.severity());
-    assertTrue(finding.what().contains("RANK"), finding.what());
+    assertTrue(finding.title().contains("RANK"), finding.title());
   }
 }

@@ -7,7 +7,7 @@ import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestMethodOrder;
 
-/** In place of the contract suite: topics that kill their process, fail, and pass. */
+/** A replacement for the contract suite, with topics that kill their process, fail, and pass. */
 class BrokenSuite {
   /** Kills its process with a signal. */
   @Nested

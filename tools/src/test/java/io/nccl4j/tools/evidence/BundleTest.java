@@ -23,12 +23,12 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * The archive as its users have it: unpacked somewhere, and nothing of this machine's Java in
- * reach. The whole evidence is run on the stand-in, quickly.
+ * Tests the unpacked archive in an environment without this machine's Java. Runs all evidence steps on
+ * the stand-in with {@code --quick}.
  */
 @Tag("bundle")
 class BundleTest {
-  private static final long LARGEST = 45L << 20;
+  private static final long MAX_BYTES = 45L << 20;
 
   @TempDir static Path folder;
   private static Path bundle;
@@ -46,12 +46,13 @@ class BundleTest {
   static void unpack() throws IOException, InterruptedException {
     Path jlink = Path.of(System.getProperty("java.home"), "bin", "jlink");
     assumeTrue(Files.isExecutable(jlink), "this JDK has no jlink");
-    FinishedProgram made =
+    FinishedProgram built =
         run(Map.of(), Checkout.ROOT.resolve("scripts/bundle").toString(), "--built");
-    assertEquals(0, made.status(), made.output());
-    Path archive = Path.of(made.lastLine());
-    assertTrue(Files.size(archive) <= LARGEST, archive + " has " + Files.size(archive) + " bytes");
-    // A folder whose name a careless script would take for two.
+    assertEquals(0, built.status(), built.output());
+    Path archive = Path.of(built.lastLine());
+    long bytes = Files.size(archive);
+    assertTrue(bytes <= MAX_BYTES, archive + " has " + bytes + " bytes");
+    // A directory name with a space, to test the quoting in scripts.
     Path place = Files.createDirectory(folder.resolve("some where"));
     FinishedProgram unpacked =
         run(Map.of(), "tar", "-xzf", archive.toString(), "-C", place.toString());
@@ -72,7 +73,7 @@ class BundleTest {
   }
 
   @Test
-  void theDoctorFindsTheStandIn() throws IOException, InterruptedException {
+  void doctorFindsStandIn() throws IOException, InterruptedException {
     FinishedProgram ended = run(StandIn.build(), script("doctor"), "--json");
     assertEquals(0, ended.status(), ended.output());
     Map<?, ?> json = (Map<?, ?>) JsonTree.parse(ended.output());
@@ -81,7 +82,7 @@ class BundleTest {
   }
 
   @Test
-  void theBandwidthCommandRuns() throws IOException, InterruptedException {
+  void bandwidthCommandRuns() throws IOException, InterruptedException {
     FinishedProgram ended =
         run(
             Map.of(),
@@ -99,7 +100,7 @@ class BundleTest {
   }
 
   @Test
-  void aRunIsRecordedAndTraced() throws IOException, InterruptedException {
+  void recordedRunIsTraced() throws IOException, InterruptedException {
     Path recording = folder.resolve("hello.jfr");
     FinishedProgram recorded =
         run(
@@ -111,11 +112,11 @@ class BundleTest {
         run(Map.of(), script("trace"), recording.toString(), "--html", page.toString());
     assertEquals(0, traced.status(), traced.output());
     assertTrue(traced.output().startsWith("1 recording, 2 ranks,"), traced.output());
-    assertTrue(Files.readString(page).contains("allReduce"), "the all-reduce is in the page");
+    assertTrue(Files.readString(page).contains("allReduce"), "the page contains the all-reduce");
   }
 
   @Test
-  void aRingIsExplained() throws IOException, InterruptedException {
+  void ringIsExplained() throws IOException, InterruptedException {
     Path page = folder.resolve("ring.html");
     FinishedProgram ended =
         run(Map.of(), script("explain"), "all_reduce", "--html", page.toString());
@@ -124,7 +125,7 @@ class BundleTest {
   }
 
   @Test
-  void aClusterIsSimulated() throws IOException, InterruptedException {
+  void clusterIsSimulated() throws IOException, InterruptedException {
     FinishedProgram ended =
         run(Map.of(), script("simulate"), "--ranks", "16", "--nodes", "2", "--json");
     assertEquals(0, ended.status(), ended.output());
@@ -132,7 +133,7 @@ class BundleTest {
     assertTrue(json.containsKey("ranks_per_node"), ended.output());
   }
 
-  /** Sweeps over one choice and one size. */
+  /** Runs a sweep over one choice and one size. */
   private static FinishedProgram sweep(String... output) throws IOException, InterruptedException {
     List<String> command = new ArrayList<>(List.of(script("sweep"), "--backend", "reference"));
     command.addAll(List.of("--algo", "ring", "--rounds", "1", "-b", "8", "-e", "8"));
@@ -168,24 +169,24 @@ class BundleTest {
   }
 
   @Test
-  void aPictureIsRefusedInOneLine() throws IOException, InterruptedException {
+  void plotIsRejectedInOneLine() throws IOException, InterruptedException {
     String picture = folder.resolve("a.svg").toString();
-    for (FinishedProgram refused :
+    for (FinishedProgram rejected :
         List.of(
             sweep("--plot", picture),
             run(Map.of(), script("simulate"), "--plot", picture),
             run(Map.of(), script("perf-report"), "a.json", "--plot", picture),
             run(Map.of(), script("all-reduce-perf"), "--plot", picture))) {
-      assertEquals(2, refused.status(), refused.output());
-      assertEquals(1, refused.output().lines().count(), refused.output());
-      assertTrue(refused.output().contains("no module java.desktop"), refused.output());
+      assertEquals(2, rejected.status(), rejected.output());
+      assertEquals(1, rejected.output().lines().count(), rejected.output());
+      assertTrue(rejected.output().contains("no module java.desktop"), rejected.output());
     }
   }
 
   @Test
-  void theWholeEvidenceRunsOnTheStandInAndSaysSo() throws IOException, InterruptedException {
+  void allStepsRunOnStandIn() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
-    environment.put("NCCL_TESTS_DIR", notReallyNcclTests().toString());
+    environment.put("NCCL_TESTS_DIR", fakeNcclTests().toString());
     environment.put("NCCL4J_STANDIN_DEVICES", "2");
     Path out = folder.resolve("out");
     FinishedProgram ended = run(environment, script("gpu-evidence"), "--quick", out.toString());
@@ -204,24 +205,24 @@ class BundleTest {
       boolean severalProcesses =
           name.endsWith("processes")
               || List.of("bandwidth-shared", "cross-check-python").contains(name);
-      // The stand-in folds in the order of the ranks, which no ring and no tree does.
-      boolean foldsOtherwise = name.startsWith("prediction-");
-      expected.put(name, severalProcesses || foldsOtherwise ? "not possible here" : "passed");
+      // The stand-in reduces in rank order, which no ring or tree does.
+      boolean otherOrder = name.startsWith("prediction-");
+      expected.put(name, severalProcesses || otherOrder ? "not possible here" : "passed");
     }
     expected.remove(EvidencePlan.LAUNCHED);
     assertEquals(expected, status);
 
     String page = Files.readString(out.resolve("evidence.md"));
-    assertTrue(page.contains("> **This is no GPU result.**"), page);
-    assertFalse(page.contains(folder.toString()), "the page tells where things lay");
+    assertTrue(page.contains("> **This is not a GPU result.**"), page);
+    assertFalse(page.contains(folder.toString()), "the page contains paths");
     assertTrue(Files.size(out.resolve("evidence.log")) > 0);
     String charts = Files.readString(out.resolve("sweep.html"));
     assertTrue(charts.contains("what auto costs"));
-    assertFalse(charts.contains(folder.toString()), "the charts tell where things lay");
+    assertFalse(charts.contains(folder.toString()), "the charts contain paths");
   }
 
-  /** Makes a folder that passes for a build of nccl-tests: our own command, by their name. */
-  private static Path notReallyNcclTests() throws IOException {
+  /** Creates a build directory of nccl-tests whose program is our own command. */
+  private static Path fakeNcclTests() throws IOException {
     Path build = Files.createDirectories(folder.resolve("tests").resolve("build"));
     Files.createFile(
         build.resolve("all_reduce_perf"),
@@ -233,7 +234,7 @@ class BundleTest {
   }
 
   @Test
-  void withoutALibraryTheFirstStepFailsAndTheRestIsNotPossible()
+  void missingLibraryFailsFirstStep()
       throws IOException, InterruptedException {
     Path out = folder.resolve("nothing");
     FinishedProgram ended =
@@ -245,7 +246,7 @@ class BundleTest {
     String page = Files.readString(out.resolve("evidence.md"));
     List<String> lines = new ArrayList<>(page.lines().toList());
     assertEquals("# nccl4j evidence: no usable GPU, NCCL not loaded", lines.getFirst());
-    int steps = EvidencePlan.NAMES.size() - 1; // No launcher has started this.
+    int steps = EvidencePlan.NAMES.size() - 1; // No launcher started this.
     String counts =
         "**%d steps: 0 passed, %d not possible here, 1 failed**".formatted(steps, steps - 1);
     assertTrue(lines.stream().anyMatch(line -> line.startsWith(counts)), ended.output());
@@ -253,23 +254,24 @@ class BundleTest {
   }
 
   @Test
-  void badArgumentsAreNamedAndEndWith2() throws IOException, InterruptedException {
+  void badArgumentsAreNamed() throws IOException, InterruptedException {
     FinishedProgram none = run(Map.of(), script("gpu-evidence"));
     assertEquals(2, none.status(), none.output());
     FinishedProgram step =
         run(Map.of(), script("gpu-evidence"), "--steps", "device,nothing", "out");
     assertEquals(2, step.status(), step.output());
-    assertTrue(step.lastLine().startsWith("gpu-evidence: --steps has nothing; there are device,"));
+    assertTrue(
+        step.lastLine().startsWith("gpu-evidence: --steps: unknown step nothing; known: device,"));
     FinishedProgram launched =
         run(Map.of(), script("gpu-evidence"), "--steps", "bandwidth-launched", "out");
     assertEquals(2, launched.status(), launched.output());
     assertEquals(
-        "gpu-evidence: bandwidth-launched is for runs that a launcher starts, such as mpirun",
+        "gpu-evidence: bandwidth-launched needs a launcher, such as mpirun",
         launched.lastLine());
     FinishedProgram out = run(Map.of(), script("gpu-evidence"), "/proc/nothing");
     assertEquals(2, out.status(), out.output());
     assertTrue(
-        out.lastLine().startsWith("gpu-evidence: OUT is /proc/nothing, which cannot be made: "),
+        out.lastLine().startsWith("gpu-evidence: OUT is /proc/nothing, which cannot be created: "),
         out.output());
   }
 }

@@ -23,7 +23,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Which steps are possible on which machine, and with which variables. */
+/** Tests of the steps that are possible on a machine, and of their variables. */
 class EvidencePlanTest {
   @TempDir Path folder;
 
@@ -42,17 +42,17 @@ class EvidencePlanTest {
   }
 
   @Test
-  void theNamesAreThoseOfTheSteps() {
+  void namesMatchTheSteps() {
     List<String> names = new ArrayList<>(List.of("device"));
     new EvidencePlan(Path.of("/out"), false, Map.of())
         .rest(gpu("2.30.7", 1))
         .forEach(step -> names.add(step.name()));
-    List<String> withoutALauncher = new ArrayList<>(EvidencePlan.NAMES);
-    withoutALauncher.remove(EvidencePlan.LAUNCHED);
-    assertEquals(withoutALauncher, names);
+    List<String> withoutLauncher = new ArrayList<>(EvidencePlan.NAMES);
+    withoutLauncher.remove(EvidencePlan.LAUNCHED);
+    assertEquals(withoutLauncher, names);
   }
 
-  /** 470 of the 480 seconds that a lent machine often gives a command. */
+  /** 470 of the 480 seconds that a borrowed machine often allows a command. */
   @Test
   void oneGpuFitsEightMinutes() {
     Map<String, String> environment = Map.of("PATH", "/bin:/usr/bin", "NCCL_TESTS_DIR", "/tests");
@@ -65,7 +65,7 @@ class EvidencePlanTest {
     }
   }
 
-  /** As docs/evidence/README.md shows them. */
+  /** As shown in docs/evidence/README.md. */
   @Test
   void threeRunsOfSeveralGpusFitEightMinutesEach() throws IOException {
     Map<String, String> environment = Map.of("PATH", mpirun(), "NCCL_TESTS_DIR", "/tests");
@@ -130,7 +130,7 @@ class EvidencePlanTest {
   }
 
   @Test
-  void severalGpusAreMeasuredInOneAndInManyProcesses() {
+  void severalGpusUseOneAndSeveralProcesses() {
     Map<String, String> environment = Map.of("NCCL_TESTS_DIR", "/tests", "PATH", mpirun());
     Map<String, Step> steps = steps(gpu("2.28.9", 8), environment);
     for (String kind : List.of("bandwidth", "nccl-tests")) {
@@ -163,14 +163,14 @@ class EvidencePlanTest {
   }
 
   @Test
-  void withoutAGpuNothingIsPossible() {
+  void nothingIsPossibleWithoutGpu() {
     for (Step step : steps(Machine.NONE).values()) {
       assertEquals("no usable GPU, see the first step", step.impossible(), step.name());
     }
   }
 
   @Test
-  void theRanksOfTwoProcessesAreToNcclOnTwoHosts() {
+  void ranksOfTwoProcessesAppearOnTwoHosts() {
     Step step = steps(gpu("2.28.9", 1)).get("cross-check-two-processes");
     List<String> hosts = new ArrayList<>();
     for (Step.Command command : step.commands()) {
@@ -183,7 +183,7 @@ class EvidencePlanTest {
   }
 
   @Test
-  void ranksOfOneProcessShareAGpuFrom230On() {
+  void ranksOfOneProcessShareGpuSince230() {
     Step old = steps(gpu("2.28.9", 1)).get("contract-four-ranks");
     assertTrue(old.impossible().endsWith("this is 2.28.9"), old.impossible());
     Step step = steps(gpu("2.30.4", 1)).get("contract-four-ranks");
@@ -203,7 +203,7 @@ class EvidencePlanTest {
   }
 
   @Test
-  void ranksOfALauncherMeetAnewForEachCollective() {
+  void launchedRanksKeepTheJobId() {
     Step step =
         launched(8, "RANK", "1", "WORLD_SIZE", "16", "LOCAL_WORLD_SIZE", "8", "NCCL4J_RUN_ID", "7");
     assertEquals("Bandwidth, 16 ranks in 16 processes started by plain variables", step.title());
@@ -215,14 +215,14 @@ class EvidencePlanTest {
   }
 
   @Test
-  void aPodHasARankForEachOfItsGpus() {
+  void podHasOneRankPerGpu() {
     Step step = launched(8, "JOB_COMPLETION_INDEX", "0", "WORLD_SIZE", "2");
     assertEquals("Bandwidth, 16 ranks in 2 processes started by Kubernetes", step.title());
     assertRanks("LAUNCHED", "8", step);
   }
 
   @Test
-  void aTaskThatSeesItsOwnGpuAloneHasOneRank() {
+  void taskWithOneVisibleGpuHasOneRank() {
     Step step = launched(1, "RANK", "0", "WORLD_SIZE", "16", "LOCAL_WORLD_SIZE", "8");
     assertRanks("LAUNCHED", "1", step);
   }
@@ -237,7 +237,7 @@ class EvidencePlanTest {
   }
 
   @Test
-  void theContractHasAsManyRanksInOneProcessAsCanBe() {
+  void contractHasAsManyRanksAsPossible() {
     assertEquals("1", contractRanks("2.28.9", 1));
     assertEquals("2", contractRanks("2.30.7", 1));
     assertEquals("3", contractRanks("2.28.9", 3));
@@ -251,7 +251,7 @@ class EvidencePlanTest {
   }
 
   @Test
-  void before230FourProcessesShareAGpuForAPrediction() {
+  void predictionBefore230UsesFourProcesses() {
     Step step = steps(gpu("2.28.9", 1)).get("prediction-ring-ll");
     assertNull(step.impossible());
     assertEquals(4, step.commands().size());
@@ -263,19 +263,19 @@ class EvidencePlanTest {
   }
 
   @Test
-  void ncclIsToSayWhyItFailsUnlessItWasToldWhatToSay() {
+  void ncclDebugIsSetUnlessGiven() {
     for (Step step : steps(gpu("2.30.7", 1)).values()) {
       for (Step.Command command : step.commands()) {
         String level = step.name().startsWith("prediction-") ? "INFO" : "WARN";
         assertEquals(level, command.environment().get("NCCL_DEBUG"), step.name());
       }
     }
-    Step told = steps(gpu("2.30.7", 1), Map.of("NCCL_DEBUG", "INFO")).get("latency");
-    assertNull(told.commands().getFirst().environment().get("NCCL_DEBUG"));
+    Step withDebugLevel = steps(gpu("2.30.7", 1), Map.of("NCCL_DEBUG", "INFO")).get("latency");
+    assertNull(withDebugLevel.commands().getFirst().environment().get("NCCL_DEBUG"));
   }
 
   @Test
-  void aPredictionIsOfWhatNcclIsPinnedTo() {
+  void predictionPinsNccl() {
     Step step = steps(gpu("2.30.7", 1)).get("prediction-tree-ll");
     Map<String, String> variables = step.commands().getFirst().environment();
     assertEquals("Tree", variables.get("NCCL_ALGO"));
@@ -287,7 +287,7 @@ class EvidencePlanTest {
   }
 
   @Test
-  void ranksThatHaveAGpuEachNeedNoVariables() {
+  void ranksWithOwnGpuNeedNoVariables() {
     Step step = steps(gpu("2.28.9", 2)).get("contract-one-process");
     Map<String, String> variables = step.commands().getFirst().environment();
     assertNull(variables.get("NCCL_MULTI_RANK_GPU_ENABLE"));
@@ -301,7 +301,7 @@ class EvidencePlanTest {
   }
 
   @Test
-  void ncclTestsAreRunWhereTheyAreNamed() {
+  void ncclTestsNeedTheirVariable() {
     String name = "nccl-tests-one-process";
     assertTrue(steps(gpu("2.30.7", 1)).get(name).impossible().startsWith("NCCL_TESTS_DIR"));
     Step step = steps(gpu("2.30.7", 1), Map.of("NCCL_TESTS_DIR", "/tests")).get(name);
@@ -314,7 +314,7 @@ class EvidencePlanTest {
   }
 
   @Test
-  void withoutPythonTheSharedCommunicatorIsNotPossible() {
+  void sharedCommunicatorNeedsPython() {
     Step step = steps(gpu("2.30.7", 1), Map.of("PATH", "/none")).get("cross-check-python");
     assertEquals("python3 is not on the PATH", step.impossible());
   }

@@ -17,7 +17,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Several runs into one folder, on the stand-in. */
+/** Tests of several runs into one directory, on the stand-in. */
 class EvidenceTest {
   @TempDir Path folder;
 
@@ -36,7 +36,7 @@ class EvidenceTest {
     return (Map<?, ?>) JsonTree.parse(Files.readString(folder.resolve("out/evidence.json")));
   }
 
-  /** Returns what each step's record has under a name. */
+  /** Returns one field of each step, by the name of the step. */
   private Map<String, Object> steps(String name) throws IOException {
     Map<String, Object> found = new LinkedHashMap<>();
     for (Object step : (List<?>) json().get("steps")) {
@@ -47,7 +47,7 @@ class EvidenceTest {
   }
 
   @Test
-  void aSecondRunReplacesItsStepsAndKeepsTheOthers() throws IOException, InterruptedException {
+  void secondRunReplacesOnlyItsSteps() throws IOException, InterruptedException {
     Map<String, String> first = Map.of("NCCL4J_BUILD", "1.0, commit aaa");
     Map<String, String> second = Map.of("NCCL4J_BUILD", "1.0, commit bbb");
     FinishedProgram latency = run(first, "--quick", "--steps", "latency");
@@ -65,7 +65,8 @@ class EvidenceTest {
     assertEquals("passed", steps("status").get("latency"));
     assertTrue(((List<?>) steps("tables").get("latency")).size() == 1, "the table is kept");
     String page = Files.readString(folder.resolve("out/evidence.md"));
-    List<String> origins = page.lines().filter(line -> line.startsWith("Of the run of ")).toList();
+    List<String> origins =
+        page.lines().filter(line -> line.startsWith("From the run of ")).toList();
     assertEquals(1, origins.size(), page);
     assertTrue(origins.getFirst().contains("nccl4j 1.0, commit aaa"), origins.getFirst());
 
@@ -90,7 +91,7 @@ class EvidenceTest {
   }
 
   @Test
-  void noGpuSkipsTheOtherStepsAndNamesTheDoctor() throws IOException, InterruptedException {
+  void missingGpuSkipsOtherSteps() throws IOException, InterruptedException {
     FinishedProgram ended =
         run(Map.of("NCCL4J_STANDIN_DEVICES", "0"), "--quick", "--steps", "bandwidth");
     assertEquals(1, ended.status(), ended.output());
@@ -98,9 +99,9 @@ class EvidenceTest {
         ended
             .output()
             .contains(
-                "\nno usable GPU; the other steps are skipped, and scripts/doctor says why\n"),
+                "\nno usable GPU; the other steps are skipped; scripts/doctor reports why\n"),
         ended.output());
-    assertFalse(ended.output().contains("steps to come"), ended.output());
+    assertFalse(ended.output().contains("remaining steps"), ended.output());
     String page = Files.readString(folder.resolve("out/evidence.md"));
     assertTrue(page.contains("Bandwidth, all ranks in one process"), page);
   }
@@ -115,7 +116,7 @@ class EvidenceTest {
   }
 
   @Test
-  void rankZeroTakesPartThoughOutIsOfAnotherMachine() throws IOException, InterruptedException {
+  void rankZeroRunsIfOutIsOfOtherMachine() throws IOException, InterruptedException {
     FinishedProgram first = run(launched(2));
     assertEquals(0, first.status(), first.output());
     String kept = Files.readString(folder.resolve("out/evidence.json"));
@@ -129,16 +130,16 @@ class EvidenceTest {
   }
 
   @Test
-  void rankZeroTakesPartThoughOutIsNoFolder() throws IOException, InterruptedException {
+  void rankZeroRunsIfOutIsNotADirectory() throws IOException, InterruptedException {
     Files.writeString(folder.resolve("out"), "a file");
     FinishedProgram ended = run(launched(2));
     assertEquals(2, ended.status(), ended.output());
     assertTrue(ended.output().contains("gpu-evidence: rank 0: "), ended.output());
-    assertTrue(ended.output().contains("which is no folder"), ended.output());
+    assertTrue(ended.output().contains("which is not a directory"), ended.output());
   }
 
   @Test
-  void namesOfStepsAreListedAndCheckedAgainst() throws IOException, InterruptedException {
+  void stepNamesAreListedAndChecked() throws IOException, InterruptedException {
     FinishedProgram help = run(Map.of(), "--help");
     assertEquals(0, help.status(), help.output());
     for (String name : EvidencePlan.NAMES) {
@@ -147,7 +148,9 @@ class EvidenceTest {
     FinishedProgram unknown = run(Map.of(), "--steps", "latency,nothing");
     assertEquals(2, unknown.status(), unknown.output());
     assertTrue(
-        unknown.output().startsWith("gpu-evidence: --steps has nothing; there are device, pred"),
+        unknown
+            .output()
+            .startsWith("gpu-evidence: --steps: unknown step nothing; known: device, pred"),
         unknown.output());
     assertFalse(Files.exists(folder.resolve("out")));
   }

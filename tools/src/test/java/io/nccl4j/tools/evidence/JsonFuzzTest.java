@@ -15,7 +15,7 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What an earlier run or a process of a step has left; scripts/fuzz reads more of it. */
+/** Fuzzes the reading of reports and of earlier runs; scripts/fuzz runs more. */
 class JsonFuzzTest {
   private static final Machine MACHINE =
       new Machine(true, true, "stand-in", 8, "2.30.7", "/lib/libnccl.so.2", "/lib/libcudart.so");
@@ -49,7 +49,7 @@ class JsonFuzzTest {
       REPORT.write(report);
       return List.of(
           Sample.text(JsonTree.text(run.tree())),
-          // Once a NullPointerException.
+          // Caused a NullPointerException in the past.
           Sample.text(JsonTree.text(run.tree()).replace("\"name\"", "\"no name\"")),
           Sample.text(Files.readString(report)),
           Sample.text("{\"format\": 2, \"steps\": " + "[".repeat(50_000)));

@@ -10,12 +10,12 @@ import io.nccl4j.tools.evidence.Child.NotPossible;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** Lines of NCCL's log, in the form that {@code initTransportsRank} and {@code rings.cc} print. */
+/** Tests with lines of NCCL's log, as {@code initTransportsRank} and {@code rings.cc} print them. */
 class NcclGraphTest {
   private static final String PREFIX = "machine:4711:4720 [0] NCCL INFO ";
 
   @Test
-  void ringsAreReadChannelByChannel() throws NotPossible {
+  void ringsAreReadByChannel() throws NotPossible {
     NcclGraph graph =
         NcclGraph.of(
             List.of(
@@ -29,7 +29,7 @@ class NcclGraphTest {
   }
 
   @Test
-  void theChainOfOneNodeIsReadFromItsRootDown() throws NotPossible {
+  void chainOfOneNodeIsReadFromRoot() throws NotPossible {
     NcclGraph graph =
         NcclGraph.of(
             List.of(
@@ -43,7 +43,7 @@ class NcclGraphTest {
   }
 
   @Test
-  void nodesOfOneRankHaveTheDoubleTree() throws NotPossible {
+  void nodesOfOneRankHaveDoubleTree() throws NotPossible {
     NcclGraph graph =
         NcclGraph.of(
             List.of(
@@ -57,7 +57,7 @@ class NcclGraphTest {
   }
 
   @Test
-  void whatTheReferenceCannotLayIsNotPossible() {
+  void unsupportedTreesAreNotPossible() {
     NcclGraph graph =
         NcclGraph.of(
             List.of(
@@ -67,8 +67,9 @@ class NcclGraphTest {
     String reason =
         assertThrows(NotPossible.class, () -> graph.treeLayout(3, Protocol.SIMPLE)).getMessage();
     assertTrue(
-        reason.startsWith("the reference cannot lay the trees of NCCL's log: {0={0="), reason);
+        reason.startsWith("the reference has no layout for the trees in NCCL's log: {0={0="),
+        reason);
     reason = assertThrows(NotPossible.class, () -> graph.ringLayout(3, Protocol.LL)).getMessage();
-    assertEquals("NCCL's log does not name rings of 3 ranks: {}", reason);
+    assertEquals("NCCL's log has no rings of 3 ranks: {}", reason);
   }
 }

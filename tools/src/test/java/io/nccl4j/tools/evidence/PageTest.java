@@ -15,7 +15,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The page and the JSON of a run. */
+/** Tests of the page and the JSON of a run. */
 class PageTest {
   private static final Machine GPU =
       new Machine(true, false, "Some GPU", 1, "2.28.9", "/lib/libnccl.so.2", "/lib/libcudart.so");
@@ -59,7 +59,7 @@ class PageTest {
   }
 
   @Test
-  void thePageNamesDeviceLibraryDateAndBuild() {
+  void pageNamesDeviceLibraryDateAndBuild() {
     List<String> lines = lines(run(GPU, outcome(Outcome.Status.PASSED, "fine")));
     assertEquals("# nccl4j evidence: Some GPU, NCCL 2.28.9", lines.getFirst());
     assertTrue(
@@ -70,14 +70,14 @@ class PageTest {
   }
 
   @Test
-  void theStandInIsNamedBeforeAnythingElse() {
+  void standInIsNamedFirst() {
     List<String> lines = lines(run(STAND_IN, outcome(Outcome.Status.PASSED, "fine")));
-    assertTrue(lines.get(2).startsWith("> **This is no GPU result.**"), lines.get(2));
+    assertTrue(lines.get(2).startsWith("> **This is not a GPU result.**"), lines.get(2));
     assertTrue(lines.get(3).contains("a test fixture, not NCCL, no GPU"), lines.get(3));
   }
 
   @Test
-  void everyStepHasItsResultItsCommandAndItsTables() {
+  void stepHasResultCommandAndTables() {
     List<String> lines = lines(run(GPU, outcome(Outcome.Status.PASSED, "fine")));
     assertTrue(lines.contains("| The title | passed | 1.3 | fine |"));
     assertTrue(lines.contains("/opt/java -flag io.nccl4j.tools.evidence.Child"));
@@ -90,7 +90,7 @@ class PageTest {
   }
 
   @Test
-  void aFailedStepStandsOutAndShowsItsLastOutput() {
+  void failedStepShowsEndOfOutput() {
     Run run =
         run(
             GPU,
@@ -106,15 +106,15 @@ class PageTest {
   }
 
   @Test
-  void whatIsNotPossibleIsNoFailure() {
+  void impossibleStepIsNotAFailure() {
     assertTrue(
         run(GPU, outcome(Outcome.Status.PASSED, ""), outcome(Outcome.Status.NOT_POSSIBLE, ""))
             .passed());
   }
 
   @Test
-  void theJsonHasWhatThePageHas() throws IOException {
-    Run run = run(STAND_IN, outcome(Outcome.Status.CRASHED, "ended by signal 11"));
+  void jsonMatchesPage() throws IOException {
+    Run run = run(STAND_IN, outcome(Outcome.Status.CRASHED, "killed by signal 11"));
     Map<?, ?> json = (Map<?, ?>) JsonTree.parse(JsonTree.text(run.tree()));
     assertEquals(true, json.get("stand_in"));
     assertEquals("a test fixture, not NCCL, no GPU", json.get("stand_in_is"));
@@ -141,7 +141,7 @@ class PageTest {
   }
 
   @Test
-  void aStepOfAnEarlierRunSaysSoAfterItIsReadBack(@TempDir Path folder) throws IOException {
+  void stepOfEarlierRunIsMarked(@TempDir Path folder) throws IOException {
     Path json = folder.resolve("evidence.json");
     Run first = run(GPU, outcome(Outcome.Status.TIMED_OUT, "killed"));
     Files.writeString(json, JsonTree.text(first.tree()));
@@ -150,32 +150,33 @@ class PageTest {
         new Run.RunSource("2026-11-21 09:00:00 UTC", "1.0, commit def", "Java 26");
     Run second = new Run(today, false, GPU, List.of());
     assertEquals("", earlier.difference(second));
-    Run both = second.over(earlier.steps());
+    Run both = second.mergedWith(earlier.steps());
     assertEquals(first.tree().get("steps"), both.tree().get("steps"));
     List<String> lines = lines(both);
-    assertTrue(lines.contains("Steps of earlier runs on such a machine say so."));
+    assertTrue(lines.contains("Steps from earlier runs on the same kind of machine are marked."));
     assertTrue(
-        lines.contains("Of the run of 2026-11-20 12:00:00 UTC, nccl4j 1.0, commit abc; Java 25."));
+        lines.contains(
+            "From the run of 2026-11-20 12:00:00 UTC, nccl4j 1.0, commit abc; Java 25."));
     assertTrue(lines.contains("| The title | **TIMED OUT** | 1.3 | killed |"));
   }
 
   @Test
-  void runsOfOtherMachinesAreNotOnOnePage(@TempDir Path folder) throws IOException {
+  void runsOfOtherMachinesAreRejected(@TempDir Path folder) throws IOException {
     Path json = folder.resolve("evidence.json");
     Files.writeString(json, JsonTree.text(run(GPU, outcome(Outcome.Status.PASSED, "")).tree()));
     Run.Earlier earlier = Run.Earlier.read(json);
     assertEquals(
-        "OUT has steps of a run where stand_in is false, here it is true; name another folder",
+        "OUT has steps of a run where stand_in is false, here it is true; use another directory",
         earlier.difference(run(STAND_IN)));
     Machine newer =
         new Machine(true, false, "Some GPU", 1, "2.30.7", "/lib/libnccl.so.2", "/lib/libcudart.so");
     assertEquals(
-        "OUT has steps of a run where nccl is 2.28.9, here it is 2.30.7; name another folder",
+        "OUT has steps of a run where nccl is 2.28.9, here it is 2.30.7; use another directory",
         earlier.difference(run(newer)));
   }
 
   @Test
-  void whereThingsLayIsTakenOutAndNothingElse() {
+  void redactionReplacesOnlyPathsAndHost() {
     Redaction redaction =
         new Redaction()
             .folder(Path.of("/tmp/work"), "$WORK")

@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
-/** Reading the table of the bandwidth command, which is that of nccl-tests. */
+/** Tests of reading the table of the bandwidth command and nccl-tests. */
 class PerfTableTest {
   private static final String HEAD =
       """
@@ -23,14 +23,14 @@ class PerfTableTest {
       "           8             2     float    none      -1     2.50    0.00    0.00       0      nan     nan     nan     N/A\n";
 
   @Test
-  void aRowHasSizeTimesBandwidthsAndWrongElements() {
+  void rowIsParsed() {
     assertEquals(
         List.of(new PerfTable.Row(1 << 20, 23.52, 44.59, 40.0, 20.1, 52.17, 41.0, 2)),
         PerfTable.parse(HEAD + ROW + "# Out of bounds values : 2 FAILED\n"));
   }
 
   @Test
-  void aFormThatThereIsNotHasNoNumbers() {
+  void missingInPlaceFormHasNoNumbers() {
     PerfTable.Row row = PerfTable.parse(NO_IN_PLACE).getFirst();
     assertTrue(Double.isNaN(row.inPlaceTime()));
     assertEquals(2.5, row.time());
@@ -43,32 +43,32 @@ class PerfTableTest {
   }
 
   @Test
-  void aProgramThatFailsIsNamedWithItsLastLine() throws IOException, InterruptedException {
+  void failedProgramIsNamedWithLastLine() throws IOException, InterruptedException {
     PerfTable table = of("echo out of memory; exit 1", Duration.ofMinutes(1));
     String message = assertThrows(IOException.class, table::whole).getMessage();
-    assertTrue(message.endsWith("ended with status 1: out of memory"), message);
+    assertTrue(message.endsWith("exited with status 1: out of memory"), message);
   }
 
   @Test
-  void aProgramThatHangsIsKilledAndItsRowsAreKept() throws IOException, InterruptedException {
+  void hungProgramIsKilledAndItsRowsKept() throws IOException, InterruptedException {
     long start = System.nanoTime();
-    // What it has started keeps its output open.
+    // The child keeps the output open.
     PerfTable table = of("echo '" + ROW + "'; sleep 300 & wait", Duration.ofSeconds(2));
     assertTrue(System.nanoTime() - start < Duration.ofSeconds(40).toNanos());
     assertEquals(List.of(1L << 20), table.rows().stream().map(PerfTable.Row::size).toList());
-    assertTrue(table.ended().startsWith("no end within 2 s: sh"), table.ended());
+    assertTrue(table.ended().startsWith("did not finish within 2 s: sh"), table.ended());
     assertThrows(IOException.class, table::whole);
   }
 
   @Test
-  void aTableWithoutRowsIsNotWhole() throws IOException, InterruptedException {
+  void tableWithoutRowsIsIncomplete() throws IOException, InterruptedException {
     PerfTable table = of("true", Duration.ofMinutes(1));
     assertEquals("", table.ended());
     assertEquals("no rows", assertThrows(IOException.class, table::whole).getMessage());
   }
 
   @Test
-  void theMedianOfAnEvenNumberIsBetweenTheMiddleTwo() {
+  void medianOfEvenCountIsTheMeanOfTwo() {
     assertEquals(2, NcclTests.median(new double[] {3, 1, 2}));
     assertEquals(2.5, NcclTests.median(new double[] {4, 1, 2, 3}));
   }

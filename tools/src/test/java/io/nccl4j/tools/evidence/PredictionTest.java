@@ -21,7 +21,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The comparison, with a reference in the place of NCCL, once as predicted and once not. */
+/** Tests of the comparison, with a reference backend instead of NCCL. */
 class PredictionTest {
   @TempDir Path folder;
 
@@ -52,13 +52,13 @@ class PredictionTest {
   }
 
   @Test
-  void theSameOrderGivesTheSameBits() throws IOException {
+  void sameOrderGivesSameBits() throws IOException {
     assertEquals(0, differences(ring, ring));
   }
 
-  /** As before NCCL 2.30: each process has one rank, and predicts for all. */
+  /** As with NCCL before 2.30: each process has one rank, and predicts for all. */
   @Test
-  void eachRankAloneHasThePredictedBits() throws Exception {
+  void singleRankMatchesPrediction() throws Exception {
     CommunicatorConfig config = CommunicatorConfig.defaults();
     try (Backend backend = ReferenceBackend.open(4, ring)) {
       List<Communicator> ranks = backend.newCommunicators(config, 0, 1, 2, 3);
@@ -75,21 +75,21 @@ class PredictionTest {
   }
 
   @Test
-  void anotherOrderOfTheRanksIsNoticed() throws IOException {
-    List<List<Integer>> turned = List.of(List.of(0, 3, 1, 2));
-    ReferenceOptions other = ring.withLayout(ring.layout().withRingOrders(turned));
+  void otherRankOrderIsDetected() throws IOException {
+    List<List<Integer>> reordered = List.of(List.of(0, 3, 1, 2));
+    ReferenceOptions other = ring.withLayout(ring.layout().withRingOrders(reordered));
     assertTrue(differences(ring, other) > 0);
   }
 
   @Test
-  void anotherAlgorithmIsNoticed() throws IOException {
+  void otherAlgorithmIsDetected() throws IOException {
     assertTrue(differences(ring, ring.withAlgorithm(Algorithm.TREE)) > 0);
   }
 
   @Test
-  void theOptionsAreThoseOfTheVariablesAndTheLog() throws IOException, NotPossible {
+  void optionsMatchVariablesAndLog() throws IOException, NotPossible {
     Path log = folder.resolve("nccl.log");
-    // One file of each process: rank 0 alone writes the rings.
+    // One file per process: only rank 0 writes the rings.
     Files.writeString(folder.resolve("nccl.log.17"), "host:1:2 [0] NCCL INFO comm 1 rank 1\n");
     Files.writeString(
         folder.resolve("nccl.log.16"), "host:1:2 [0] NCCL INFO Channel 00/01 : 0 3 1 2\n");
@@ -103,7 +103,7 @@ class PredictionTest {
   }
 
   @Test
-  void withoutALogNothingIsPredicted() {
+  void predictionWithoutLogIsNotPossible() {
     Map<String, String> environment = Map.of("NCCL_DEBUG_FILE", folder.resolve("none").toString());
     assertThrows(NotPossible.class, () -> Prediction.options(4, environment));
   }

@@ -20,8 +20,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * The programs of steps that want several processes, with the one rank that the stand-in allows a
- * process to have alone.
+ * Tests of the programs of the steps. Programs for several processes run with one rank, because the
+ * ranks of the stand-in must share a process.
  */
 class ProgramsTest {
   private static final String REFERENCE_SUITE = "io.nccl4j.contract.ReferenceContractTest";
@@ -67,7 +67,7 @@ class ProgramsTest {
   }
 
   @Test
-  void theCrossCheckComparesEveryCollectiveTypeAndOperator() {
+  void crossCheckComparesEverything() {
     Outcome outcome = run("cross-check", "--quick");
     assertPassed(outcome);
     Table table = outcome.report().tables().getFirst();
@@ -76,20 +76,20 @@ class ProgramsTest {
     for (List<Object> row : table.rows()) {
       assertEquals(List.of("ok"), row.stream().skip(1).distinct().toList(), row.toString());
     }
-    // Per type and count: 18 reductions in both places, 4 moves in both, 2 out-of-place alone.
+    // Per type and count: 18 reductions and 4 moves in-place and out-of-place, 2 only out-of-place.
     assertTrue(outcome.report().summary().startsWith(12 * 2 * (2 * 22 + 2) + " results"));
   }
 
   @Test
-  void everyOtherCheckHoldsForARankThatIsAlone() {
+  void otherChecksPassWithOneRank() {
     Table table = run("cross-check", "--quick").report().tables().getLast();
     assertEquals(
         List.of("ok", "ok", "ok", "ok"), table.rows().stream().map(List::getLast).toList());
   }
 
-  /** The stand-in folds in the order of the ranks, whatever ring its log is made to name. */
+  /** The stand-in reduces in rank order, whatever ring its log names. */
   @Test
-  void aPredictionNoticesALibraryThatFoldsInAnotherOrder() throws IOException {
+  void predictionDetectsOtherOrder() throws IOException {
     Path log = folder.resolve("nccl.log");
     Files.writeString(log, "host:1:2 [0] NCCL INFO Channel 00/01 : 0 1 2 3\n");
     Outcome outcome =
@@ -115,12 +115,12 @@ class ProgramsTest {
     assertEquals("**8**", results.get("sum").get(table.columns().indexOf("float32")));
     assertEquals("ok", results.get("sum").get(table.columns().indexOf("int32")));
     assertEquals(List.of("ok"), results.get("max").stream().skip(1).distinct().toList());
-    assertTrue(outcome.report().notes().getFirst().contains("predicted was"));
+    assertTrue(outcome.report().notes().getFirst().contains(", predicted "));
   }
 
-  /** On the reference, since the stand-in's ranks are threads of one process. */
+  /** On the reference backend, since the ranks of the stand-in are threads of one process. */
   @Test
-  void theContractRunsWithEachRankInAProcessOfItsOwn() {
+  void contractRunsWithOneRankPerProcess() {
     Outcome outcome = run(contractRank(0), contractRank(1));
     assertPassed(outcome);
     List<Object> row = outcome.report().tables().getFirst().rows().getFirst();
@@ -130,7 +130,7 @@ class ProgramsTest {
   }
 
   @Test
-  void allTopicsOfTheContractShareAProcess() {
+  void contractTopicsShareAProcess() {
     Outcome outcome = run("contract", "--suite", REFERENCE_SUITE, "--quick", "--size", "2");
     assertPassed(outcome);
     assertEquals("1", outcome.report().facts().get("processes"));
@@ -144,9 +144,9 @@ class ProgramsTest {
     }
   }
 
-  /** Its first topic kills its process, its second one fails, its third one is well. */
+  /** The first topic kills its process, the second fails, the third passes. */
   @Test
-  void aTopicThatBreaksItsProcessCostsNoOther() {
+  void brokenTopicAffectsNoOther() {
     Outcome outcome =
         run(
             Map.of(),
@@ -170,9 +170,9 @@ class ProgramsTest {
         outcome.report().summary());
   }
 
-  /** Two ranks of the reference, in one process, in one for each, and as a launcher has them. */
+  /** Two ranks of the reference, in one process, in two processes, and started by a launcher. */
   @Test
-  void theBandwidthHasATableForEachCollective() {
+  void bandwidthHasTablePerCollective() {
     for (String layout : List.of("ONE_PROCESS", "PROCESSES")) {
       assertBandwidth(
           run(
@@ -196,7 +196,7 @@ class ProgramsTest {
     Outcome outcome = run("bandwidth", "--quick");
     assertPassed(outcome);
     assertEquals("0 wrong elements", outcome.report().summary());
-    assertTrue(outcome.report().notes().getFirst().contains("bus bandwidth says nothing"));
+    assertTrue(outcome.report().notes().getFirst().contains("bus bandwidth has no meaning"));
   }
 
   private static void assertBandwidth(Outcome outcome) {
@@ -206,14 +206,14 @@ class ProgramsTest {
       assertEquals("busbw", table.columns().get(3));
       assertEquals(
           List.of(8L, 64L, 512L, 4096L), table.rows().stream().map(List::getFirst).toList());
-      // Two decimals of GB/s: little data on a busy machine rounds to none.
+      // Two decimals of GB/s: small sizes on a busy machine round to 0.
       assertTrue(((Number) table.rows().getLast().get(3)).doubleValue() >= 0, table.toString());
     }
     assertTrue(
         outcome
             .report()
             .summary()
-            .matches("(all_reduce has up to [0-9.]+ GB/s .*; )?0 wrong elements"),
+            .matches("(all_reduce reaches [0-9.]+ GB/s .*; )?0 wrong elements"),
         outcome.report().summary());
   }
 
@@ -240,7 +240,7 @@ class ProgramsTest {
   }
 
   @Test
-  void ncclTestsAreRunBesideOurs() throws IOException {
+  void ncclTestsAreCompared() throws IOException {
     Path programs = Files.createDirectory(folder.resolve("tests"));
     for (String collective : List.of("all_reduce", "all_gather", "reduce_scatter", "alltoall")) {
       Path program = programs.resolve(collective + "_perf");
@@ -286,7 +286,7 @@ class ProgramsTest {
   }
 
   @Test
-  void theSweepHasATimeForEachChoiceAndAPage() {
+  void sweepHasTimesAndPage() {
     Path page = folder.resolve("sweep.html");
     Outcome outcome =
         run(
@@ -317,7 +317,7 @@ class ProgramsTest {
   }
 
   @Test
-  void theBandwidthBetweenProcessesHasATableForEachCollective() {
+  void peerBandwidthHasTablePerCollective() {
     Outcome outcome = run("peer-bandwidth", "--quick");
     assertPassed(outcome);
     List<Table> tables = outcome.report().tables();
@@ -331,7 +331,7 @@ class ProgramsTest {
   }
 
   @Test
-  void theJavaRankPublishesItsIdAndFindsItsSumsRight() throws IOException {
+  void javaRankPublishesIdAndChecksSums() throws IOException {
     Path id = folder.resolve("id");
     Outcome outcome = run("interop", "--meet", id.toString());
     assertPassed(outcome);
@@ -340,12 +340,12 @@ class ProgramsTest {
   }
 
   @Test
-  void thePythonRankTakesTheIdFromTheFileAndFindsItsSumsRight() throws IOException {
+  void pythonRankReadsIdAndChecksSums() throws IOException {
     assumePython();
     try (InputStream script = Interop.class.getResourceAsStream(Interop.SCRIPT)) {
       Files.copy(script, folder.resolve(Interop.SCRIPT));
     }
-    // The stand-in takes only ids of its own process, so the test makes this one there.
+    // The stand-in accepts only ids of the same process, so this process creates it.
     Path main = folder.resolve("main.py");
     Files.writeString(
         main,
@@ -376,12 +376,14 @@ class ProgramsTest {
   }
 
   private static void assumePython() {
-    boolean there = new EvidencePlan(Path.of("/"), true, System.getenv()).onPath("python3");
-    assumeTrue(there || "1".equals(System.getenv("REQUIRE_NCCL")), "python3 is not on the PATH");
+    EvidencePlan plan = new EvidencePlan(Path.of("/"), true, System.getenv());
+    boolean installed = plan.onPath("python3");
+    assumeTrue(
+        installed || "1".equals(System.getenv("REQUIRE_NCCL")), "python3 is not on the PATH");
   }
 
   @Test
-  void aProgramThatFailsSaysWhyInItsReport() {
+  void failedProgramReportsReason() {
     Outcome outcome = run("contract", "--suite", "no.such.Suite");
     assertEquals(Outcome.Status.FAILED, outcome.status());
     assertTrue(

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What becomes of steps that do not do what they should. */
+/** Tests of steps that fail, crash or hang. */
 class StepRunnerTest {
   private static final Duration LONG = Duration.ofMinutes(1);
 
@@ -43,7 +43,7 @@ class StepRunnerTest {
     return runner.run(Step.of("step", "A step", deadline, commands));
   }
 
-  /** Whether a process runs; one that was killed may wait for ever for somebody to bury it. */
+  /** Returns whether a process runs; a killed process may stay a zombie, which does not count. */
   private boolean alive(String pidFile) throws IOException {
     String pid = Files.readString(folder.resolve(pidFile)).strip();
     try {
@@ -55,15 +55,15 @@ class StepRunnerTest {
   }
 
   @Test
-  void whatEndsWellHasPassed() {
-    Outcome outcome = run(LONG, shell("process", "echo all is well"));
+  void successfulProcessPasses() {
+    Outcome outcome = run(LONG, shell("process", "echo all done"));
     assertEquals(Outcome.Status.PASSED, outcome.status());
-    assertEquals("all is well", outcome.report().summary());
+    assertEquals("all done", outcome.report().summary());
     assertEquals(Map.of(), outcome.tails());
   }
 
   @Test
-  void whatHangsIsKilledAtItsDeadlineWithAllThatItHasStarted() throws IOException {
+  void hungProcessIsKilledWithItsChildren() throws IOException {
     String pids = "echo $$ > " + folder + "/parent; sleep 300 & echo $! > " + folder + "/child; ";
     long start = System.nanoTime();
     Outcome outcome = run(Duration.ofSeconds(2), shell("process", pids + "echo hello; wait"));
@@ -76,23 +76,23 @@ class StepRunnerTest {
   }
 
   @Test
-  void sweepThatIsLateIsKilledWithWhatItStarted() throws IOException, InterruptedException {
+  void lateSweepIsKilledWithItsChildren() throws IOException, InterruptedException {
     String script = "sleep 300 & echo $! > " + folder + "/child; wait";
     Process sweep = new ProcessBuilder("sh", "-c", script).start();
     IOException late =
         assertThrows(IOException.class, () -> SweepCharts.await(sweep, Duration.ofSeconds(2)));
-    assertEquals("no end within 2 s", late.getMessage());
+    assertEquals("did not finish within 2 s", late.getMessage());
     assertFalse(sweep.isAlive());
-    // Only the process itself is waited for.
+    // await() waits only for the process, not for its children.
     long limit = System.nanoTime() + LONG.toNanos();
     while (alive("child")) {
-      assertTrue(System.nanoTime() < limit, "what it started was not killed");
+      assertTrue(System.nanoTime() < limit, "its child was not killed");
       Thread.sleep(10);
     }
   }
 
   @Test
-  void aJavaThatHangsSaysInTheLogWhereAndNotOnThePage() throws IOException {
+  void stacksOfHungJvmAreInTheLogOnly() throws IOException {
     List<String> words = new ArrayList<>(Java.command(Hanging.class.getName()));
     Map<String, String> environment = Map.of("CLASSPATH", Java.classPath());
     Outcome outcome =
@@ -103,7 +103,7 @@ class StepRunnerTest {
     assertTrue(log.contains("at " + Hanging.class.getName() + ".hang("), log);
   }
 
-  /** A program that does not end. */
+  /** A program that hangs. */
   static final class Hanging {
     private Hanging() {}
 
@@ -118,7 +118,7 @@ class StepRunnerTest {
   }
 
   @Test
-  void whatAnotherProgramSaysLastIsItsSummaryBesideOurs() throws IOException {
+  void lastLineOfOtherProgramIsItsSummary() throws IOException {
     Path file = folder.resolve("report.json");
     Report.of(Report.Verdict.PASSED, "ours is right").write(file);
     Step.Command ours = new Step.Command("rank 0", List.of("true"), Map.of(), file);
@@ -130,7 +130,7 @@ class StepRunnerTest {
   }
 
   @Test
-  void whatACrashedJavaLeavesIsInTheLog() throws IOException {
+  void crashFileIsInTheLog() throws IOException {
     List<String> words =
         Java.command(Hanging.class.getName(), StepRunner.crashFile(folder.toAbsolutePath()));
     Map<String, String> environment = Map.of("CLASSPATH", Java.classPath());
@@ -145,33 +145,33 @@ class StepRunnerTest {
   }
 
   @Test
-  void whatCrashesIsReportedWithItsSignal() {
+  void crashIsReportedWithItsSignal() {
     Outcome outcome = run(LONG, shell("process", "echo before; kill -SEGV $$"));
     assertEquals(Outcome.Status.CRASHED, outcome.status());
-    assertEquals("ended by signal 11; before", outcome.report().summary());
+    assertEquals("killed by signal 11; before", outcome.report().summary());
   }
 
   @Test
-  void whatFailsIsReportedWithTheEndOfItsOutput() throws IOException {
-    Outcome outcome = run(LONG, shell("process", "seq 1 100; echo no luck >&2; exit 3"));
+  void failureIsReportedWithEndOfOutput() throws IOException {
+    Outcome outcome = run(LONG, shell("process", "seq 1 100; echo bad luck >&2; exit 3"));
     assertEquals(Outcome.Status.FAILED, outcome.status());
     List<String> tail = outcome.tails().get("process").lines().toList();
     assertEquals(40, tail.size());
     assertEquals("62", tail.getFirst());
-    assertEquals("no luck", tail.getLast());
+    assertEquals("bad luck", tail.getLast());
     String log = Files.readString(folder.resolve("log"));
     assertTrue(log.startsWith("==== step, process: exit status 3\n1\n2\n"), log);
   }
 
   @Test
-  void whatIsNoTextIsShownAsFarAsItIs() {
+  void binaryOutputIsEscaped() {
     Outcome outcome = run(LONG, shell("process", "printf 'a\\000\\033[1mb\\377\\tc\\n'; exit 1"));
     assertEquals("a??[1mb\uFFFD\tc", outcome.tails().get("process"));
     assertEquals("a??[1mb\uFFFD\tc", outcome.report().summary());
   }
 
   @Test
-  void whatCannotBeStartedIsAFailureAndNoException() {
+  void processThatCannotStartIsAFailure() {
     Step.Command missing = new Step.Command("process", List.of("/no/such/program"), Map.of(), null);
     Outcome outcome = run(LONG, missing);
     assertEquals(Outcome.Status.FAILED, outcome.status());
@@ -179,34 +179,34 @@ class StepRunnerTest {
   }
 
   @Test
-  void whatGoesOnWithoutItsFailedPeerIsKilledSoon() {
+  void processWithFailedPeerIsKilledSoon() {
     long start = System.nanoTime();
     Outcome outcome = run(LONG, shell("rank 0", "sleep 300"), shell("rank 1", "exit 1"));
     assertEquals(Outcome.Status.FAILED, outcome.status());
     assertTrue(
-        outcome.report().summary().startsWith("rank 0: killed, since it went on"),
+        outcome.report().summary().startsWith("rank 0: killed after another process failed"),
         outcome.report().summary());
     assertTrue(System.nanoTime() - start < Duration.ofSeconds(40).toNanos());
   }
 
   @Test
-  void aCrashedPeerCountsAsACrashEvenIfTheOtherMustBeKilled() {
+  void crashOfOneProcessIsACrashOfTheStep() {
     Outcome outcome = run(LONG, shell("rank 0", "sleep 300"), shell("rank 1", "kill -ABRT $$"));
     assertEquals(Outcome.Status.CRASHED, outcome.status());
-    assertTrue(outcome.report().summary().contains("rank 1: ended by signal 6"));
+    assertTrue(outcome.report().summary().contains("rank 1: killed by signal 6"));
   }
 
   @Test
-  void aProcessOfOursThatLeavesNoReportHasFailed() {
+  void processWithoutReportFails() {
     Step.Command silent =
         new Step.Command("process", List.of("true"), Map.of(), folder.resolve("none.json"));
     Outcome outcome = run(LONG, silent);
     assertEquals(Outcome.Status.FAILED, outcome.status());
-    assertEquals("ended without a report", outcome.report().summary());
+    assertEquals("exited without a report", outcome.report().summary());
   }
 
   @Test
-  void aReportSaysHowTheStepWentAndWhatAKilledOneHadDone() throws IOException {
+  void killedProcessKeepsItsReport() throws IOException {
     Path file = folder.resolve("report.json");
     Report report =
         new Report(
@@ -227,7 +227,7 @@ class StepRunnerTest {
   }
 
   @Test
-  void aStepThatCannotBeHereIsNotRunAndNotPassed() {
+  void impossibleStepIsNotRun() {
     Outcome outcome = runner.run(Step.notPossible("step", "A step", "no GPU"));
     assertEquals(Outcome.Status.NOT_POSSIBLE, outcome.status());
     assertEquals("no GPU", outcome.report().summary());
@@ -235,7 +235,7 @@ class StepRunnerTest {
   }
 
   @Test
-  void aStepWithoutProgressIsKilledBeforeItsDeadline() throws IOException {
+  void stepWithoutProgressIsKilled() throws IOException {
     Path file = folder.resolve("report.json");
     Report.of(Report.Verdict.UNFINISHED, "1 of 9").write(folder.resolve("written.json"));
     // Three reports, a second apart, then none.
@@ -250,7 +250,7 @@ class StepRunnerTest {
   }
 
   @Test
-  void aProcessOfOursGetsTheDeadlineOfItsStep() throws IOException {
+  void processGetsDeadlineOfItsStep() throws IOException {
     Path file = folder.resolve("report.json");
     Report.of(Report.Verdict.PASSED, "fine").write(file);
     String script = "echo \"$@\" > " + folder + "/arguments";

@@ -30,7 +30,7 @@ class ChannelTraceTest {
   }
 
   @Test
-  void aRingOfThreeIsTheOneOfTheTextbooks() {
+  void ringOfThreeHasTheTextbookSteps() {
     List<Frame> frames = toy(Algorithm.RING, 3).getFirst().frames();
     assertEquals(5, frames.size());
     assertEquals(
@@ -40,10 +40,11 @@ class ChannelTraceTest {
             "rank 2 sends its own chunk 1 to rank 0"),
         frames.get(0).moves().stream().map(move -> move.sentence(false)).toList());
     assertEquals(
-        "rank 0 folds chunk 0 of rank 2 with its own: 1+2+0, the result, and sends it to rank 1",
+        "rank 0 reduces chunk 0 from rank 2 with its own: 1+2+0, the result, and sends it to rank"
+            + " 1",
         frames.get(2).moves().getFirst().sentence(false));
     assertEquals(
-        "rank 2 keeps the result of chunk 0 of rank 1",
+        "rank 2 receives the result of chunk 0 from rank 1",
         frames.get(4).moves().stream()
             .map(move -> move.sentence(false))
             .filter(text -> text.startsWith("rank 2"))
@@ -52,14 +53,14 @@ class ChannelTraceTest {
   }
 
   @Test
-  void aTreeFoldsItsOwnWithTheFirstChildBeforeTheSecond() {
+  void treeReducesFirstChildBeforeSecond() {
     ChannelTrace first = toy(Algorithm.TREE, 8).getFirst();
     String[][] values = first.holdings(first.frames().size() - 1);
     assertEquals("1+2+3+4+(5+6+7)+0", values[0][0]);
   }
 
   @Test
-  void theSecondTreeIsAnother() {
+  void secondTreeDiffers() {
     assertEquals(
         List.of(
             "tree with root 0: 0 over 2; 2 over 1, 3", "tree with root 3: 1 over 2, 0; 3 over 1"),
@@ -68,7 +69,7 @@ class ChannelTraceTest {
 
   @ParameterizedTest
   @EnumSource(Algorithm.class)
-  void inTheEndEveryRankHoldsEveryRanksDataOnceInOneOrder(Algorithm algorithm) {
+  void allRanksEndWithTheSameValue(Algorithm algorithm) {
     for (int ranks = 2; ranks <= 33; ranks++) {
       List<Integer> all = IntStream.range(0, ranks).boxed().toList();
       for (ChannelTrace trace : toy(algorithm, ranks)) {
@@ -84,19 +85,19 @@ class ChannelTraceTest {
   }
 
   @Test
-  void realSizesGoOnInLoopsAndSlicesAndEachStartsAfresh() {
+  void realSizesHaveLoopsAndSlices() {
     Layout layout = Layout.defaults().withProtocol(Protocol.LL).withChannels(1);
     ChannelTrace trace =
         ChannelTrace.of(Algorithm.RING.schedule(layout, 2, 3 * (32 << 10) / 4)).getFirst();
     assertEquals(2, trace.frames().getLast().loop() + 1);
     Frame second = trace.frames().get(3);
     assertEquals(1, second.loop());
-    assertEquals(3, second.opening());
+    assertEquals(3, second.firstFrame());
     assertEquals("0", trace.holdings(3)[0][0]);
   }
 
   @Test
-  void nodesHangTogetherInChains() {
+  void nodesFormChains() {
     Layout layout =
         Algorithm.TREE.toyLayout(Layout.defaults().withNodes(2, TreePattern.BALANCED_TREE));
     ChannelTrace trace =
@@ -105,12 +106,12 @@ class ChannelTraceTest {
   }
 
   @Test
-  void oneRankHasNothingToTell() {
+  void oneRankHasNoFrames() {
     assertEquals(List.of(), toy(Algorithm.RING, 1).getFirst().frames());
   }
 
   @Test
-  void whatIsTooLongIsRefusedBeforeItIsWalked() {
+  void tooManyStepsAreRejected() {
     assertThrows(
         IllegalArgumentException.class,
         () -> ChannelTrace.of(Algorithm.RING.schedule(Layout.defaults(), 64, 1L << 40)));

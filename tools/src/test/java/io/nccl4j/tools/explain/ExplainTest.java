@@ -25,7 +25,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import picocli.CommandLine;
 
-/** Runs the command, and opens its page in a browser where there is one. */
+/** Runs the command, and opens its page in a browser if one is installed. */
 class ExplainTest {
   @TempDir Path folder;
 
@@ -44,9 +44,9 @@ class ExplainTest {
   }
 
   @Test
-  void theToyRingSendsWhatTheFormulaSays() {
+  void toyRingMatchesTheFormula() {
     assertEquals(Commands.OK, run("all_reduce", "--algo", "ring", "--ranks", "4"));
-    assertTrue(lines().contains("bytes sent, in parts of the data; 2(n-1)/n is 1.500"));
+    assertTrue(lines().contains("bytes sent, and their ratio to the data; 2(n-1)/n is 1.500"));
     assertTrue(
         lines().stream().anyMatch(line -> line.matches("rank 2 +96  1\\.500")), lines()::toString);
     assertTrue(lines().contains("rank 3    1+2+3+0  2+3+0+1  3+0+1+2  0+1+2+3"));
@@ -63,7 +63,7 @@ class ExplainTest {
   }
 
   @Test
-  void theRanksMayStandInAnotherOrder() {
+  void ringOrderIsConfigurable() {
     assertEquals(
         Commands.OK, run("all_reduce", "--algo", "ring", "--ranks", "3", "--order", "0,2,1"));
     assertTrue(lines().contains("rank 0 sends its own chunk 2 to rank 2"), lines()::toString);
@@ -86,11 +86,11 @@ class ExplainTest {
           all_reduce --ranks-per-node 2 --algo ring | --ranks-per-node is for trees, and --algo is ring
           all_reduce --channels 4             | --channels is for --size
           all_reduce --protocol ll            | --protocol is for --size
-          all_reduce --ranks 64 --size 64G    | Take a smaller --size
+          all_reduce --ranks 64 --size 64G    | use a smaller --size
           all_reduce --colour                 | Unknown option: '--colour'
           ''                                  | COLLECTIVE
           """)
-  void whatCannotBeIsRefusedWithTheRule(String arguments, String rule) {
+  void invalidArgumentsAreRejected(String arguments, String rule) {
     String[] args = arguments.isEmpty() ? new String[0] : arguments.split(" ");
     assertEquals(Commands.BAD_ARGUMENTS, run(args));
     assertTrue(err.toString(StandardCharsets.UTF_8).contains(rule), err::toString);
@@ -98,7 +98,7 @@ class ExplainTest {
   }
 
   @Test
-  void aFolderThatIsMissingIsToldByItsName() {
+  void missingDirectoryIsNamed() {
     Path missing = folder.resolve("none");
     Path file = missing.resolve("page.html");
     assertEquals(Commands.BAD_ARGUMENTS, run("all_reduce", "--html", file.toString()));
@@ -109,13 +109,13 @@ class ExplainTest {
   }
 
   @Test
-  void oneRankIsNotSeveral() {
+  void oneRankIsSingular() {
     assertEquals(Commands.OK, run("all_reduce", "--ranks", "1", "--algo", "ring"));
     assertEquals("all_reduce, ring, 1 rank, 16 bytes each (4 float32)", lines().getFirst());
   }
 
   @Test
-  void thePageNeedsNothingElse() throws IOException {
+  void pageIsSelfContained() throws IOException {
     Path page = folder.resolve("page.html");
     assertEquals(Commands.OK, run("all_reduce", "--html", page.toString()));
     String html = Files.readString(page).replace("http://www.w3.org/2000/svg", "");
@@ -124,7 +124,7 @@ class ExplainTest {
     assertFalse(html.contains("@DATA@"), "no data");
   }
 
-  /** Goes through a view step by step, then lets it play, and reads what it shows of the bytes. */
+  /** Steps through each view, plays it, and reads the table of bytes. */
   private static final String PLAY =
       """
       const $ = id => document.getElementById(id), views = [];
@@ -150,16 +150,16 @@ class ExplainTest {
 
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 5})
-  void aBrowserPlaysThePage(int ranks) throws IOException, InterruptedException {
+  void browserPlaysThePage(int ranks) throws IOException, InterruptedException {
     String[] args = {"all_reduce", "--ranks", "" + ranks, "--html", "" + folder.resolve("a.html")};
     assertEquals(Commands.OK, run(args));
     Visit visit =
         HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PLAY);
-    assertEquals(new Visit(played(args), List.of(), List.of()), visit);
+    assertEquals(new Visit(expectedViews(args), List.of(), List.of()), visit);
   }
 
-  /** Returns what the page has to show: all steps, all moves, and the bytes of the schedule. */
-  private static String played(String... args) {
+  /** Returns the expected contents of the page: steps, moves, and bytes of the schedule. */
+  private static String expectedViews(String... args) {
     Flags flags = CommandLine.populateCommand(new Flags(), args);
     List<String> views = new ArrayList<>();
     for (Algorithm algorithm : Algorithm.values()) {
@@ -189,7 +189,7 @@ class ExplainTest {
   }
 
   @Test
-  void aLinkOpensAStepOfAView() throws IOException, InterruptedException {
+  void linkOpensAStepOfAView() throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
     assertEquals(Commands.OK, run("all_reduce", "--html", page.toString()));
     Visit visit =
@@ -198,7 +198,7 @@ class ExplainTest {
     for (String text :
         List.of(
             "step 1 (2 of 5)",
-            "rank 1 folds chunk 0 of ranks 2 and 0 with its own: 2+1+0",
+            "rank 1 reduces chunk 0 from ranks 2 and 0 with its own: 2+1+0",
             "tree with root 3")) {
       assertTrue(visit.answer().contains(text), () -> text + " is not in " + visit.answer());
     }
@@ -206,7 +206,7 @@ class ExplainTest {
 
   @ParameterizedTest
   @ValueSource(strings = {"--ranks 4", "--ranks 64", "--ranks 8 --size 1M"})
-  void thePageFitsAPhone(String arguments) throws IOException, InterruptedException {
+  void pageFitsAPhone(String arguments) throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
     List<String> args = new ArrayList<>(List.of("all_reduce", "--html", page.toString()));
     args.addAll(List.of(arguments.split(" ")));

@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The model's numbers where they can be computed by hand, and its shape where it is known. */
+/** Compares the model with numbers computed by hand and with known trends. */
 class ModelTest {
   private static final double MICRO = 1e-6;
   private static final double GIGA = 1e9;
@@ -30,7 +30,7 @@ class ModelTest {
   }
 
   @Test
-  void aSmallRingIsSixHopsAndSixQuarters() {
+  void smallRingTakesSixHopsAndSixQuarters() {
     Model model = model(4, 1, ROUND, 1);
     // 6 x 14 us; a rank sends 6 chunks of 1,024 bytes.
     assertMicros(84 + 6.144, model.estimate(Algorithm.RING, Protocol.SIMPLE, 4096));
@@ -41,7 +41,7 @@ class ModelTest {
   }
 
   @Test
-  void aRingsLastLinkOfEachTimeAroundIsMissing() {
+  void ringOmitsLastLinkOfEachRound() {
     // Two nodes of four: 14 hops, of which 4 cross; 2 x 7/8 of the data leave each node.
     assertMicros(
         4 * 14 + 10 * 4 + 14 * 8 / 4.0,
@@ -49,7 +49,7 @@ class ModelTest {
   }
 
   @Test
-  void aChannelAloneWaitsForEachSlice() {
+  void singleChannelWaitsForEachSlice() {
     // One loop of 2 MiB chunks in halves: twice 6 hops, 6 chunks of 2,097.152 us.
     assertMicros(
         2 * 6 * 14 + 6 * 2097.152,
@@ -57,14 +57,14 @@ class ModelTest {
   }
 
   @Test
-  void aSmallTreeGoesUpAndDownAsAWhole() {
+  void smallTreeGoesUpAndDownAsAWhole() {
     // Three levels: six hops with the whole data each time.
     assertMicros(
         6 * (14 + 4), model(8, 1, ROUND, 1).estimate(Algorithm.TREE, Protocol.SIMPLE, 4_000));
   }
 
   @Test
-  void aLargeTreesSlicesFollowOneAnother() {
+  void slicesOfLargeTreeArePipelined() {
     // Slices of 512 KiB. One goes six hops; nodes with two children and a parent send the other
     // seven three times each.
     double slice = (512 << 10) / GIGA / MICRO;
@@ -74,7 +74,7 @@ class ModelTest {
   }
 
   @Test
-  void hierarchicalIsTwoHalvesWithAnAllReduceBetween() {
+  void hierarchicalHasAllReduceBetweenHalves() {
     Estimate estimate =
         model(2, 2, new Network(10 * GIGA, GIGA, 14 * MICRO, 4 * MICRO, 100 * MICRO), 2)
             .estimate(Algorithm.HIERARCHICAL, Protocol.SIMPLE, 8_000);
@@ -85,7 +85,7 @@ class ModelTest {
   }
 
   @Test
-  void bandwidthsAreThoseOfNcclTests() {
+  void bandwidthsMatchNcclTests() {
     Estimate estimate =
         new Estimate(Algorithm.RING, Algorithm.RING, Protocol.SIMPLE, 4, 1 << 20, 0.001, 0.001);
     assertEquals((1 << 20) / 0.002, estimate.algbw(), 1);
@@ -104,15 +104,15 @@ class ModelTest {
 
   @ParameterizedTest
   @MethodSource("models")
-  void moreDataIsNeverQuicker(Model model) {
+  void moreDataIsNeverFaster(Model model) {
     for (Algorithm algorithm : model.algorithms()) {
       for (Protocol protocol : Protocol.values()) {
         for (long bytes = 4; bytes < 32L << 30; bytes = bytes * 9 / 8 / 4 * 4 + 4) {
           double time = model.estimate(algorithm, protocol, bytes).seconds();
           String where = algorithm + " " + protocol + " at " + bytes + " bytes";
           assertTrue(model.estimate(algorithm, protocol, 2 * bytes).seconds() >= time, where);
-          // Whole cells for every channel but the last can leave one channel more without work, and
-          // one slice less to fill the tree with.
+          // Every channel but the last has whole cells, so one more channel may have no work, and
+          // one slice less to fill the tree.
           assertTrue(
               model.estimate(algorithm, protocol, bytes + 4096).seconds() >= time * 0.93, where);
         }
@@ -122,7 +122,7 @@ class ModelTest {
 
   @ParameterizedTest
   @MethodSource("models")
-  void noBusBandwidthIsMoreThanTheLinksGive(Model model) {
+  void busBandwidthIsLimitedByLinks(Model model) {
     Cluster cluster = model.cluster();
     for (Estimate estimate : model.estimates(16L << 30)) {
       double node = FAST.inter() * cluster.ranksPerNode();
@@ -134,7 +134,7 @@ class ModelTest {
   }
 
   @Test
-  void ringsGrowWithRanksAndTreesWithTheirLogarithm() {
+  void ringsGrowLinearlyTreesLogarithmically() {
     double hop = FAST.latency(new Hops(1, 0), Protocol.LL);
     for (int nodes = 8; nodes <= 65536; nodes *= 2) {
       Model one = model(nodes, 1, FAST, 2);
@@ -151,7 +151,7 @@ class ModelTest {
   }
 
   @Test
-  void ringAndTreeComeToTheSameBandwidth() {
+  void ringAndTreeReachTheSameBandwidth() {
     Model model = model(64, 8, FAST, 16);
     double ring = model.estimate(Algorithm.RING, Protocol.SIMPLE, 64L << 30).algbw();
     double tree = model.estimate(Algorithm.TREE, Protocol.SIMPLE, 64L << 30).algbw();
@@ -159,7 +159,7 @@ class ModelTest {
   }
 
   @Test
-  void oneTreeAloneHasTwoThirdsOfTheBandwidth() {
+  void singleTreeHasTwoThirdsOfTheBandwidth() {
     // A node with two children and a parent sends everything three times, where a ring, or a node
     // that is a leaf of the other tree, sends it twice.
     double one = model(64, 1, FAST, 1).estimate(Algorithm.TREE, Protocol.SIMPLE, 16L << 30).algbw();
@@ -168,9 +168,9 @@ class ModelTest {
     assertEquals(2 / 3.0, one / both, 0.01);
   }
 
-  /** NCCL 2.30.7, src/graph/tuning.cc, with one rank to a node: 2 (n - 1) and 2 log2 n hops. */
+  /** NCCL 2.30.7, src/graph/tuning.cc, with one rank per node: 2 (n - 1) and 2 log2 n hops. */
   @Test
-  void hopsAreThoseOfNcclsOwnModel() {
+  void hopsMatchNcclsModel() {
     for (int log = 1; log <= 14; log++) {
       Model model = model(1 << log, 1, ROUND, 1);
       assertEquals(
@@ -184,27 +184,27 @@ class ModelTest {
 
   /**
    * NVIDIA/nccl issue 946 on two nodes: a tree has half the traffic of a ring on the network, so
-   * that with NVLink far from saturated it can come to twice the network's speed.
+   * that with NVLink far from saturated it can reach twice the network's speed.
    */
   @Test
-  void onTwoNodesATreeComesToTwiceTheNetworksSpeed() {
+  void treeReachesTwiceTheSpeedOnTwoNodes() {
     Network slow = new Network(450 * GIGA, 5 * GIGA, 5 * MICRO, MICRO, 0);
     Model model = model(2, 8, slow, 16);
     double network = 8 * slow.inter();
     assertEquals(1, model.best(Algorithm.RING, 64L << 30).busbw() / network, 0.01);
     assertEquals(2, model.best(Algorithm.TREE, 64L << 30).busbw() / network, 0.15);
-    // On four nodes that is over.
+    // Not so on four nodes.
     assertEquals(1, model(4, 8, slow, 16).best(Algorithm.TREE, 64L << 30).busbw() / network, 0.05);
   }
 
   /**
    * meta-pytorch/torchcomms pull request 2708, 4 nodes of 2 GB200 over InfiniBand alone: NCCL's own
-   * choice, which the authors take for the tree, has 3.9 times the bandwidth of its ring with
+   * choice, which the authors assume to be the tree, has 3.9 times the bandwidth of its ring with
    * Simple at 256 KiB and 2.1 times at 1 MiB. Other hardware, so only the order and the trend are
    * asserted.
    */
   @Test
-  void theBestChoiceLeadsASimpleRingLessAndLessAsSizesGrow() {
+  void leadOverSimpleRingShrinksWithSize() {
     Model model = model(4, 2, FAST, 16);
     double before = Double.MAX_VALUE;
     for (long bytes : List.of(256L << 10, 1L << 20, 4L << 20)) {
@@ -221,7 +221,7 @@ class ModelTest {
    * large ones.
    */
   @Test
-  void treesLeadBelowASizeThatGrowsWithTheRanks() {
+  void treeCrossoverGrowsWithRanks() {
     long before = 0;
     for (int nodes = 4; nodes <= 64; nodes *= 2) {
       List<Crossover> found =
@@ -235,14 +235,14 @@ class ModelTest {
 
   /** NCCL 2.4.2 added trees 'to improve performance at scale', says its release note. */
   @Test
-  void atScaleTreesLeadAtSizesWhereRingsLeadBelow() {
+  void treesLeadAtScale() {
     assertEquals(Algorithm.RING, model(8, 8, FAST, 16).best(256 << 20).algorithm());
     assertEquals(Algorithm.TREE, model(64, 8, FAST, 16).best(256 << 20).algorithm());
     assertEquals(Algorithm.TREE, model(3072, 8, FAST, 16).best(256 << 20).algorithm());
   }
 
   @Test
-  void aCrossoverIsTheFirstSizeThatIsQuicker() {
+  void crossoverIsTheFirstFasterSize() {
     Model model = model(16, 1, FAST, 2);
     Crossover crossover = Crossover.between(model, Algorithm.RING, Algorithm.TREE).getFirst();
     long bytes = crossover.bytes();
@@ -254,7 +254,7 @@ class ModelTest {
   }
 
   @Test
-  void aSweepEndsWithAsManyFullNodesAsThereMayBe() {
+  void sweepEndsWithFullNodes() {
     assertEquals(List.of(2, 4, 6, 12, 24, 48, 96), ranks(100, 6));
     assertEquals(List.of(2, 4, 8, 16, 20), ranks(20, 1));
     List<Integer> many = ranks(100_000, 8);

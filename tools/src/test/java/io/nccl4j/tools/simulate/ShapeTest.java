@@ -20,7 +20,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** What a shape says without a walk, against walks of the schedules that the reference executes. */
+/** Compares shapes with walks of the schedules that the reference executes. */
 class ShapeTest {
   private static final int INTER_COST = 7;
   private static final int INTRA_COST = 2;
@@ -43,14 +43,14 @@ class ShapeTest {
 
   @ParameterizedTest
   @MethodSource("clusters")
-  void theLongestPathIsThatOfAWalk(Cluster cluster, long count) {
+  void longestPathMatchesWalk(Cluster cluster, long count) {
     Layout layout = layout(cluster);
-    // Every channel and every chunk has to have something, so that no path is missing.
+    // Enough data for every channel and chunk, so that no path is missing.
     long all = Math.max(count, 1 << 16);
     Schedule ring = new RingSchedule(layout, cluster.ranks(), all, 4);
-    assertEquals(walked(ring, cluster), longest(Shape.ofRings(layout, cluster)));
+    assertEquals(lastArrival(ring, cluster), longest(Shape.ofRings(layout, cluster)));
     Schedule tree = new TreeSchedule(layout, cluster.ranks(), all, 4);
-    assertEquals(walked(tree, cluster), longest(Shape.ofTrees(layout, cluster)));
+    assertEquals(lastArrival(tree, cluster), longest(Shape.ofTrees(layout, cluster)));
     for (Hops hops : Shape.ofRings(layout, cluster).paths()) {
       assertEquals(ring.hops(0), hops.inter() + hops.intra());
     }
@@ -69,8 +69,8 @@ class ShapeTest {
         .orElseThrow();
   }
 
-  /** Returns when the last rank has a slice if every hop takes its time and nothing else does. */
-  private static long walked(Schedule schedule, Cluster cluster) {
+  /** Returns when the last rank receives a slice if only hops take time. */
+  private static long lastArrival(Schedule schedule, Cluster cluster) {
     Map<String, Long> known = new HashMap<>();
     long[] last = {0};
     schedule.walk(
@@ -89,7 +89,7 @@ class ShapeTest {
 
   @ParameterizedTest
   @MethodSource("clusters")
-  void theBusiestNodeIsAmongTheFewThatAreAsked(Cluster cluster, long count) {
+  void busiestNodeMatchesWalk(Cluster cluster, long count) {
     Layout layout = layout(cluster);
     assertBusiest(
         new RingSchedule(layout, cluster.ranks(), count, 4),
@@ -107,10 +107,10 @@ class ShapeTest {
       most = most.max(shape.load(schedule, node));
     }
     assertEquals(most, shape.load(schedule));
-    assertEquals(mostOfAWalk(schedule, cluster), most);
+    assertEquals(busiestOfWalk(schedule, cluster), most);
   }
 
-  private static Load mostOfAWalk(Schedule schedule, Cluster cluster) {
+  private static Load busiestOfWalk(Schedule schedule, Cluster cluster) {
     long[] inter = new long[cluster.nodes()];
     long[] intra = new long[cluster.ranks()];
     schedule.walk(
@@ -131,7 +131,7 @@ class ShapeTest {
 
   @ParameterizedTest
   @MethodSource("clusters")
-  void aRingsTurnsAreTheLoopsAndSlicesOfAWalk(Cluster cluster, long count) {
+  void ringTurnsMatchWalk(Cluster cluster, long count) {
     RingSchedule schedule = new RingSchedule(layout(cluster), cluster.ranks(), count, 4);
     Map<Integer, Set<String>> turns = new HashMap<>();
     schedule.walk((Step step) -> note(step, turns));
@@ -146,7 +146,7 @@ class ShapeTest {
   }
 
   @Test
-  void ranksThatDoNotFillTheirNodesAreRefused() {
+  void incompleteNodesAreRejected() {
     assertEquals(
         "10 ranks do not fill nodes of 4 ranks each",
         assertThrows(IllegalArgumentException.class, () -> new Cluster(10, 4)).getMessage());

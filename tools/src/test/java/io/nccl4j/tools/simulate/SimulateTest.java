@@ -51,7 +51,7 @@ class SimulateTest {
   }
 
   @Test
-  void oneSizeIsATableOfAlgorithmsAndProtocols() {
+  void oneSizePrintsAlgorithmsAndProtocols() {
     assertEquals(
         Commands.OK,
         run(
@@ -64,36 +64,36 @@ class SimulateTest {
   }
 
   @Test
-  void withoutASizeThereIsATableOfSizes() {
+  void noSizePrintsTableOfSizes() {
     assertEquals(Commands.OK, run("--ranks", "8", "--nodes", "8"));
     assertEquals(13, linesLike("\\d+ [KMG]iB +.*"));
     assertEquals(1, linesLike("ring and tree: tree first, ring from [0-9.]+ KiB \\(\\d+ bytes\\)"));
-    // With a rank to a node there is nothing hierarchical.
+    // Hierarchical needs several ranks per node.
     assertEquals(0, linesLike("(?i).*hierarchical.*"));
   }
 
   @Test
-  void oneNodeIsNotSeveral() {
+  void oneNodeIsSingular() {
     assertEquals(Commands.OK, run("--ranks", "2", "--channels", "1"));
     assertEquals(
-        "all_reduce on 2 ranks, 2 to a node (1 node), 1 channel, float32", lines().getFirst());
+        "all_reduce on 2 ranks, 2 per node (1 node), 1 channel, float32", lines().getFirst());
   }
 
   @Test
-  void ranksAreSweptToAHundredThousand() {
+  void sweepReachesAHundredThousandRanks() {
     assertEquals(Commands.OK, run("--ranks", "64", "--nodes", "8", "--sweep-ranks", "100000"));
     assertEquals(1, linesLike("100000 +tree LL .*"));
     assertEquals(1, linesLike("8 +ring LL .*"));
   }
 
   @Test
-  void theOneThatIsNotExecutedSaysSo() {
+  void hierarchicalIsExplained() {
     assertEquals(Commands.OK, run("--ranks", "16", "--nodes", "2", "--size", "1M"));
     assertEquals(1, linesLike("Hierarchical is .*neither NCCL nor the reference does.*"));
   }
 
   @Test
-  void jsonHasEveryEstimateInBytesAndSeconds() throws IOException {
+  void jsonHasAllEstimates() throws IOException {
     assertEquals(
         Commands.OK,
         run("--ranks", "16", "--nodes", "2", "--size", "1M", "--sweep-ranks", "32", "--json"));
@@ -114,7 +114,7 @@ class SimulateTest {
 
   @ParameterizedTest
   @ValueSource(strings = {"png", "PNG", "svg"})
-  void aPictureIsWritten(String ending) throws IOException {
+  void pictureIsWritten(String ending) throws IOException {
     Path file = folder.resolve("plot." + ending);
     assertEquals(Commands.OK, run("--ranks", "16", "--nodes", "2", "--plot", file.toString()));
     assertEquals(file.toString(), lines().getLast());
@@ -123,7 +123,7 @@ class SimulateTest {
   }
 
   @Test
-  void thePictureShowsEveryAlgorithm() {
+  void pictureShowsEveryAlgorithm() {
     List<Chart> charts =
         Plot.of(
             Scenario.of(
@@ -131,8 +131,8 @@ class SimulateTest {
                     new Flags(), "--ranks", "16", "--nodes", "2", "--sweep-ranks", "64")));
     assertEquals(
         List.of(
-            "Time, 16 ranks, 8 to a node",
-            "Bus bandwidth, 16 ranks, 8 to a node",
+            "Time, 16 ranks, 8 per node",
+            "Bus bandwidth, 16 ranks, 8 per node",
             "Time, 64 MiB, best protocol",
             "Bus bandwidth, 64 MiB, best protocol"),
         charts.stream().map(Chart::title).toList());
@@ -175,14 +175,14 @@ class SimulateTest {
           --plot picture.gif               | 'picture.gif' does not end in .svg or .png
           --colour                         | Unknown option: '--colour'
           """)
-  void whatCannotBeIsRefusedWithTheRule(String arguments, String rule) {
+  void invalidArgumentsAreRejected(String arguments, String rule) {
     assertEquals(Commands.BAD_ARGUMENTS, run(arguments.split(" ")));
     assertTrue(err.toString(StandardCharsets.UTF_8).contains(rule), err::toString);
     assertEquals("", out.toString(StandardCharsets.UTF_8));
   }
 
   @Test
-  void aFolderThatIsMissingIsToldByItsName() {
+  void missingDirectoryIsNamed() {
     Path missing = folder.resolve("none");
     assertEquals(Commands.BAD_ARGUMENTS, run("--plot", missing.resolve("plot.svg").toString()));
     assertTrue(

@@ -36,7 +36,7 @@ class BusBandwidthTest {
     "GATHER, 16000, 12e6",
     "SCATTER, 16000, 12e6",
   })
-  void fourRanksInAMillisecondCountAsNcclTestsDoes(Operation operation, long bytes, double busbw) {
+  void bandwidthMatchesNcclTests(Operation operation, long bytes, double busbw) {
     TraceSpan span = span(operation, 1_000_000, null);
     assertEquals(bytes, span.operation().bytes());
     assertEquals(busbw, span.busBandwidth(), 1e-3);
@@ -44,7 +44,7 @@ class BusBandwidthTest {
 
   @ParameterizedTest
   @EnumSource(Operation.class)
-  void failedOrTimelessOperationHasNone(Operation operation) {
+  void failedOrEmptyOperationHasNone(Operation operation) {
     assertEquals(0, span(operation, 1_000_000, "aborted").busBandwidth());
     assertEquals(0, span(operation, 0, null).busBandwidth());
   }

@@ -17,22 +17,22 @@ import jdk.jfr.Label;
 import jdk.jfr.Name;
 
 /**
- * The program that a test records: one of two ranks, in a process of its own. On rank 0 an exchange
- * on one stream and one on another certainly run at the same time: rank 1 sends its part of either
- * only when it has received rank 0's part of both.
+ * The program that a test records: one of two ranks, each in its own process. On rank 0 an exchange on
+ * one stream and one on another always overlap: rank 1 sends its part of either only after it has
+ * received rank 0's part of both.
  */
 public final class CrossingRank {
   private static final int ALL_REDUCES = 3;
   private static final int COUNT = 1000;
 
-  /** Something of the program's own. */
+  /** An event of the program. */
   @Name("test.Backward")
   @Label("backward")
   private static final class Backward extends Event {}
 
   private CrossingRank() {}
 
-  /** Runs one rank: its number, and the directory where it meets the other one. */
+  /** Runs one rank; the arguments are its number and the rendezvous directory. */
   public static void main(String[] args) {
     int rank = Integer.parseInt(args[0]);
     try (Backend backend = Backend.reference(2);

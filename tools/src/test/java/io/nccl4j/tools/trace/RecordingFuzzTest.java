@@ -29,7 +29,7 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Damaged recordings, and those of another release; scripts/fuzz reads them for longer. */
+/** Fuzzes the reading of recordings, damaged or of another release; scripts/fuzz runs longer. */
 class RecordingFuzzTest {
   @TempDir Path folder;
 
@@ -40,12 +40,12 @@ class RecordingFuzzTest {
         .map(name -> DynamicTest.dynamicTest(name, () -> Fuzzer.run(name, Recordings::new)));
   }
 
-  /** The command that reads a file: it makes a timeline, or says in one line what is wrong. */
+  /** Runs the command on a file: it must succeed or print one line of error. */
   private final class Recordings implements FuzzTarget {
     @Override
     public List<Sample> samples() throws IOException {
       byte[] valid = recorded(RecordingFuzzTest::reduce);
-      // Once an InternalError of the JDK's parser.
+      // Caused an InternalError of the JDK's parser in the past.
       String noName =
           new String(valid, StandardCharsets.ISO_8859_1)
               .replace("jdk.ThreadDump", "jdk&ThreadDump");
@@ -82,14 +82,14 @@ class RecordingFuzzTest {
                   new PrintStream(new ByteArrayOutputStream(), false, StandardCharsets.UTF_8),
                   new PrintStream(err, true, StandardCharsets.UTF_8))
               .run(file.toString(), "-o", folder.resolve("trace.json").toString());
-      String said = err.toString(StandardCharsets.UTF_8);
-      boolean explained = status == Commands.FAILED && said.lines().count() == 1;
+      String message = err.toString(StandardCharsets.UTF_8);
+      boolean explained = status == Commands.FAILED && message.lines().count() == 1;
       if (status != Commands.OK && !explained) {
-        throw new AssertionError("status " + status + ": " + said);
+        throw new AssertionError("status " + status + ": " + message);
       }
     }
 
-    /** The JDK closes a file whose parser could not be made only when it is collected. */
+    /** If its parser cannot be created, the JDK closes a file only when it is garbage-collected. */
     @Override
     public void check() {
       System.gc();
@@ -117,7 +117,7 @@ class RecordingFuzzTest {
     }
   }
 
-  /** Commits an event with a name of ours and these texts, all of them null. */
+  /** Commits an event with a name of ours and these string fields, all null. */
   private static void other(String name, String... texts) {
     EventFactory factory =
         EventFactory.create(

@@ -9,7 +9,7 @@ import java.util.List;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 
-/** Putting together what several clocks say, from numbers that are known beforehand. */
+/** Tests of aligning clocks and of overlaps, with known times. */
 class TimelineTest {
   private static final long MILLI = 1_000_000;
 
@@ -32,26 +32,26 @@ class TimelineTest {
   }
 
   @Test
-  void anotherHostsClockIsReadBySoMuchLaterThatCollectivesEndTogether() {
+  void clocksAreAlignedByEndsOfCollectives() {
     List<TraceSpan> spans = new ArrayList<>();
     for (long i = 1; i <= 5; i++) {
       spans.add(span("a", 0, 1, "allReduce", i, 10 * i * MILLI, (10 * i + 2) * MILLI));
-      // Seven milliseconds behind, and once, by chance, nine.
+      // Seven milliseconds behind, once nine.
       long behind = i == 4 ? 9 : 7;
       spans.add(span("b", 1, 1, "allReduce", i, 10 * i * MILLI, (10 * i + 2 - behind) * MILLI));
     }
-    // A root may have done its part long before the others.
+    // A root may finish long before the others.
     spans.add(span("a", 0, 1, "broadcast", 6, 0, 1000 * MILLI));
     spans.add(span("b", 1, 1, "broadcast", 6, 0, MILLI));
     Clocks.Offset offset = Clocks.of(spans).offsets().get("b");
     assertEquals(7 * MILLI, offset.nanos());
-    assertEquals(5, offset.meetings());
+    assertEquals(5, offset.samples());
     assertEquals(0, offset.spread());
-    assertEquals(0, Clocks.of(spans).later(source("a")));
+    assertEquals(0, Clocks.of(spans).offsetOf(source("a")));
   }
 
   @Test
-  void aClockIsComparedByWayOfAnotherOne() {
+  void clocksAreAlignedTransitively() {
     List<TraceSpan> spans =
         List.of(
             span("a", 0, 1, "allReduce", 1, 0, 10),
@@ -59,12 +59,12 @@ class TimelineTest {
             span("b", 1, 1, "allReduce", 1, 0, 110),
             span("b", 1, 1, "allReduce", 2, 110, 200));
     Clocks clocks = Clocks.of(spans);
-    assertEquals(-100, clocks.later(source("b")));
-    assertEquals(-400, clocks.later(source("c")));
+    assertEquals(-100, clocks.offsetOf(source("b")));
+    assertEquals(-400, clocks.offsetOf(source("c")));
   }
 
   @Test
-  void aClockThatNothingIsKnownOfStaysAsItIs() {
+  void unrelatedClockIsUnchanged() {
     Clocks clocks =
         Clocks.of(
             List.of(
@@ -73,7 +73,7 @@ class TimelineTest {
   }
 
   @Test
-  void theOverlapOfARankIsWhatAnotherRowRanBeside() {
+  void overlapCountsOtherRows() {
     Overlap overlap =
         Overlap.of(
             List.of(
@@ -85,7 +85,7 @@ class TimelineTest {
   }
 
   @Test
-  void whatWasRefusedBelongsToNothingOnOtherRanks() throws IOException {
+  void rejectedOperationHasNoFlow() throws IOException {
     List<TraceSpan> spans = new ArrayList<>();
     for (int rank = 0; rank < 2; rank++) {
       spans.add(span("a", rank, 1, "broadcast", 0, 10, 11));
@@ -95,7 +95,7 @@ class TimelineTest {
     StringWriter json = new StringWriter();
     ChromeTrace.write(new Timeline(List.of(source("a")), spans, List.of(), Clocks.of(spans)), json);
     assertEquals(2, times("\"name\":\"between ranks\"", json), "from one rank to the other");
-    for (String title : List.of("broadcast, refused", "allReduce, refused", "allReduce #1")) {
+    for (String title : List.of("broadcast, rejected", "allReduce, rejected", "allReduce #1")) {
       assertEquals(2 * 2, times("\"name\":\"" + title + "\"", json), "span and call: " + title);
     }
   }
@@ -105,7 +105,7 @@ class TimelineTest {
   }
 
   @Test
-  void operationsOfOneGroupOnOneStreamDoNotOverlapEachOther() {
+  void operationsOfOneGroupDoNotOverlap() {
     Overlap overlap =
         Overlap.of(List.of(span("a", 0, 1, "send", 1, 0, 100), span("a", 0, 1, "recv", 1, 0, 100)));
     assertEquals(new Overlap(100, 0), overlap);

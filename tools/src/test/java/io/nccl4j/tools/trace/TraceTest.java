@@ -26,7 +26,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * Records two processes, makes a timeline of them, and opens it in a browser where there is one.
+ * Records two processes, merges the recordings, and opens the page in a browser if one is installed.
  */
 class TraceTest {
   @TempDir static Path recorded;
@@ -48,19 +48,19 @@ class TraceTest {
                   System.getProperty("java.class.path"),
                   CrossingRank.class.getName(),
                   String.valueOf(rank),
-                  recorded.resolve("meeting").toString())
+                  recorded.resolve("rendezvous").toString())
               .redirectErrorStream(true)
-              .redirectOutput(recorded.resolve("said-" + rank).toFile())
+              .redirectOutput(recorded.resolve("output-" + rank).toFile())
               .start());
     }
     for (int rank = 0; rank < 2; rank++) {
       try {
-        assertTrue(ranks.get(rank).waitFor(90, TimeUnit.SECONDS), "rank " + rank + " goes on");
+        assertTrue(ranks.get(rank).waitFor(90, TimeUnit.SECONDS), "rank " + rank + " did not finish");
       } finally {
         ranks.get(rank).destroyForcibly();
       }
       assertEquals(
-          0, ranks.get(rank).exitValue(), Files.readString(recorded.resolve("said-" + rank)));
+          0, ranks.get(rank).exitValue(), Files.readString(recorded.resolve("output-" + rank)));
     }
   }
 
@@ -75,7 +75,7 @@ class TraceTest {
         .run(args);
   }
 
-  private String said() {
+  private String output() {
     return out.toString(StandardCharsets.UTF_8);
   }
 
@@ -84,19 +84,19 @@ class TraceTest {
   }
 
   @Test
-  void theSummaryCountsWhatBothRanksDid() {
+  void summaryCountsBothRanks() {
     assertEquals(Commands.OK, run(recording(0), recording(1)), this::complaint);
-    List<String> lines = said().lines().toList();
+    List<String> lines = output().lines().toList();
     assertTrue(lines.getFirst().startsWith("2 recordings, 2 ranks, "), lines::toString);
     // Two ranks, three times 1000 floats.
     assertTrue(
         lines.stream().anyMatch(line -> line.matches("allReduce +6 +24000 .* 0")), lines::toString);
-    assertTrue(lines.stream().anyMatch(line -> line.matches("send +4 +16000 .* 0")), said());
-    assertFalse(said().contains("clock of"), "processes of one host share its clock");
+    assertTrue(lines.stream().anyMatch(line -> line.matches("send +4 +16000 .* 0")), output());
+    assertFalse(output().contains("clock of"), "processes of one host share its clock");
   }
 
   @Test
-  void theTraceIsOneJsonDocumentWithATrackForEachRankAndStream() throws IOException {
+  void traceHasTrackPerRankAndStream() throws IOException {
     Path trace = folder.resolve("trace.json");
     assertEquals(
         Commands.OK, run(recording(0), recording(1), "-o", trace.toString()), this::complaint);
@@ -116,13 +116,13 @@ class TraceTest {
       assertEquals(1, names.stream().filter(name -> name.startsWith(of)).count(), of);
     }
     assertEquals(4, names.stream().filter(name -> name.startsWith("stream ")).count());
-    // Of each rank: on its track, and in its row of calls.
+    // For each rank: on its track, and in its row of calls.
     assertEquals(4, names.stream().filter("allReduce #3"::equals).count());
     assertTrue(names.containsAll(List.of("init", "split", "close")), names::toString);
   }
 
   @Test
-  void inABrowserTheTwoExchangesOfRank0RunAtTheSameTimeOnTwoStreams()
+  void exchangesOverlapInBrowser()
       throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
     assertEquals(
@@ -152,7 +152,7 @@ class TraceTest {
   }
 
   @Test
-  void thePageFitsAPhoneAndComesCloser() throws IOException, InterruptedException {
+  void pageFitsAPhoneAndZooms() throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
     assertEquals(
         Commands.OK, run(recording(0), recording(1), "--html", page.toString()), this::complaint);
@@ -174,7 +174,7 @@ class TraceTest {
   }
 
   @Test
-  void eventsOfTheProgramsOwnAreShownByThreadOnRequest() throws IOException {
+  void programEventsAreShownByThread() throws IOException {
     Path trace = folder.resolve("trace.json");
     assertEquals(
         Commands.OK,
@@ -186,7 +186,7 @@ class TraceTest {
   }
 
   @Test
-  void anEventThatNoRecordingHasIsNamed() {
+  void missingEventIsNamed() {
     assertEquals(
         Commands.BAD_ARGUMENTS,
         run(recording(0), "--with", "test.Backward", "--with", "no.such.Event"));
@@ -197,7 +197,7 @@ class TraceTest {
   }
 
   @Test
-  void theFirstTextOfAnEventOfTheProgramsOwnIsInItsName() throws IOException {
+  void firstStringOfAnEventIsInItsName() throws IOException {
     Path trace = folder.resolve("trace.json");
     String event = "jdk.InitialEnvironmentVariable";
     assertEquals(
@@ -206,7 +206,7 @@ class TraceTest {
   }
 
   @Test
-  void aFolderThatIsNotThereIsNamedBeforeAnythingIsRead() {
+  void missingDirectoryIsNamedFirst() {
     Path trace = folder.resolve("none").resolve("t.json");
     assertEquals(Commands.BAD_ARGUMENTS, run("none.jfr", "-o", trace.toString()));
     assertTrue(complaint().contains("there is no folder '" + trace.getParent()), this::complaint);
@@ -214,31 +214,31 @@ class TraceTest {
   }
 
   @Test
-  void aFileThatIsNotThereIsNamed() {
+  void missingFileIsNamed() {
     assertEquals(Commands.FAILED, run(folder.resolve("none.jfr").toString()));
-    assertEquals("trace: " + folder.resolve("none.jfr") + " is not there", complaint().strip());
+    assertEquals("trace: " + folder.resolve("none.jfr") + " does not exist", complaint().strip());
   }
 
   @Test
-  void aFileThatIsNoRecordingIsNamed() throws IOException {
+  void fileThatIsNotARecordingIsNamed() throws IOException {
     Path text = Files.writeString(folder.resolve("text.jfr"), "no recording\n".repeat(100));
     assertEquals(Commands.FAILED, run(recording(0), text.toString()));
     assertTrue(
-        complaint().startsWith("trace: " + text + " is no whole flight recording: "),
+        complaint().startsWith("trace: " + text + " is not a complete flight recording: "),
         this::complaint);
   }
 
   @Test
-  void aRecordingThatIsCutOffIsNamed() throws IOException {
+  void truncatedRecordingIsNamed() throws IOException {
     byte[] whole = Files.readAllBytes(Path.of(recording(0)));
     Path half = folder.resolve("half.jfr");
     Files.write(half, Arrays.copyOf(whole, whole.length / 2));
     assertEquals(Commands.FAILED, run(half.toString()));
-    assertTrue(complaint().startsWith("trace: " + half + " is no whole"), this::complaint);
+    assertTrue(complaint().startsWith("trace: " + half + " is not a complete"), this::complaint);
   }
 
   @Test
-  void aRecordingWithoutOurEventsIsNamed() throws IOException {
+  void recordingWithoutOurEventsIsNamed() throws IOException {
     Path other = folder.resolve("other.jfr");
     try (Recording recording = new Recording()) {
       recording.start();
@@ -247,16 +247,16 @@ class TraceTest {
     }
     assertEquals(Commands.FAILED, run(other.toString()));
     assertTrue(
-        complaint().startsWith("trace: " + other + " has no event of nccl4j"), this::complaint);
+        complaint().startsWith("trace: " + other + " has no nccl4j events"), this::complaint);
     err.reset();
     assertEquals(Commands.OK, run(recording(0), other.toString()));
     assertEquals(
-        "trace: " + other + " has no event of nccl4j and is left out", complaint().strip());
-    assertTrue(said().startsWith("1 recording, 1 rank, "), this::said);
+        "trace: " + other + " has no nccl4j events and is ignored", complaint().strip());
+    assertTrue(output().startsWith("1 recording, 1 rank, "), this::output);
   }
 
   @Test
-  void withoutARecordingThereIsNothingToDo() {
+  void recordingIsRequired() {
     assertEquals(Commands.BAD_ARGUMENTS, run("-o", "trace.json"));
     assertTrue(complaint().contains("RECORDING"), this::complaint);
   }
