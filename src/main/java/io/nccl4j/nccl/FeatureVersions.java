@@ -98,7 +98,7 @@ enum FeatureVersions {
     FeatureVersions row = BY_FUNCTION.get(function);
     if (row == null) {
       throw new IllegalArgumentException(
-          "function is " + function + ", which the table of first releases does not have");
+          "function is " + function + ", which FeatureVersions does not list");
     }
     return row;
   }

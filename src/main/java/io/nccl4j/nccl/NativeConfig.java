@@ -94,7 +94,7 @@ final class NativeConfig {
       setting.write(struct, value);
     } else {
       LOG.warn(
-          "{} is left out: it needs NCCL {}, found {}", describe(setting, value), since, library);
+          "{} is ignored: it needs NCCL {}, found {}", describe(setting, value), since, library);
     }
   }
 
@@ -108,7 +108,7 @@ final class NativeConfig {
     }
     if (!library.atLeast(NAMES_SINCE)) {
       LOG.warn(
-          "the name {} is left out: ncclConfig_t.commName needs NCCL {}, found {}",
+          "the name {} is ignored: ncclConfig_t.commName needs NCCL {}, found {}",
           name,
           NAMES_SINCE,
           library);

@@ -198,7 +198,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   private void checkDevice(int nativeDevice) {
     if (nativeDevice != context.device()) {
       throw new IllegalStateException(
-          this + " was made on device " + nativeDevice + " although another was current");
+          this + " was created on device " + nativeDevice + "; its device is " + context.device());
     }
   }
 

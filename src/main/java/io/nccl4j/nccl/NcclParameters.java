@@ -52,7 +52,7 @@ public final class NcclParameters {
           int result = getter.get(bind(key, arena), value);
           if (result == NcclResult.INVALID_ARGUMENT.code()) {
             throw new IllegalArgumentException(
-                "key is %s, a parameter of another type than %s; NCCL gives it as its own type only"
+                "key is %s, a parameter of another type than %s; NCCL returns it only as its own type"
                     .formatted(key, name));
           }
           NcclResults.check(result, "ncclParamGet" + suffix);
@@ -322,7 +322,7 @@ public final class NcclParameters {
   private static void checkKnown(int result, String function, String key) {
     if (result == NcclResult.INVALID_ARGUMENT.code()) {
       throw new IllegalArgumentException(
-          "key is " + key + "; NCCL has no such parameter, or has not loaded what brings it");
+          "key is " + key + "; NCCL has no such parameter, or the plugin that has it is not loaded");
     }
     NcclResults.check(result, function);
   }

@@ -78,7 +78,7 @@ sealed interface RmaOperation extends BackendOperation {
       windows.checkPut(source, window);
       if (source.count() == 0) {
         throw new IllegalArgumentException(
-            "source has count 0; a put needs data, and signal() tells a peer without any");
+            "source has count 0; a put needs data (signal() signals a peer without data)");
       }
       Buffer target = window.buffer();
       int bytes = source.type().bytes();

@@ -59,7 +59,7 @@ class FeatureVersionsTest {
         assertThrows(
             IllegalArgumentException.class, () -> new NcclVersion(23007).require("ncclCommSplitt"));
     assertEquals(
-        "function is ncclCommSplitt, which the table of first releases does not have",
+        "function is ncclCommSplitt, which FeatureVersions does not list",
         thrown.getMessage());
   }
 }
