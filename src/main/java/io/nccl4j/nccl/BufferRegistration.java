@@ -28,11 +28,11 @@ public final class BufferRegistration implements AutoCloseable {
   private final boolean isEffective;
 
   private BufferRegistration(
-      Communicator communicator, RegistrationTable registrations, MemoryHandle registered) {
+      Communicator communicator, RegistrationTable registrations, MemoryHandle handle) {
     this.communicator = communicator;
     this.registrations = registrations;
-    this.handle = registered;
-    this.isEffective = registered.handle().address() != 0;
+    this.handle = handle;
+    this.isEffective = handle.handle().address() != 0;
   }
 
   /** Implements {@link NcclCommunicator#register}. */
@@ -43,7 +43,7 @@ public final class BufferRegistration implements AutoCloseable {
     return new BufferRegistration(
         communicator,
         registrations,
-        registrations.make(KIND, buffer, "NCCL to register " + buffer));
+        registrations.register(KIND, buffer, "NCCL to register " + buffer));
   }
 
   /** {@return the communicator that the buffer is registered with} */
@@ -66,7 +66,7 @@ public final class BufferRegistration implements AutoCloseable {
 
   /** {@return whether the registration has neither been closed nor ended with its communicator} */
   public boolean isOpen() {
-    return registrations.knows(handle);
+    return registrations.contains(handle);
   }
 
   /**

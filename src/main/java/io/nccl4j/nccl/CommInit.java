@@ -49,7 +49,7 @@ sealed interface CommInit {
   }
 
   /** Makes the call and waits for it. Called by the thread inside the new handle. */
-  void make(NativeCommunicator made, MemorySegment config, Arena arena);
+  void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena);
 
   private static MemorySegment bytes(List<UniqueId> ids, Arena arena) {
     MemorySegment bytes = ncclUniqueId.allocateArray(ids.size(), arena);
@@ -77,10 +77,11 @@ sealed interface CommInit {
     }
 
     @Override
-    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
-      MemorySegment cell = made.handle().cell();
+    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
+      MemorySegment cell = communicator.handle().cell();
       MemorySegment bytes = bytes(List.of(id), arena);
-      made.settle(nccl_h.ncclCommInitRankConfig(cell, size, bytes, rank, config), function());
+      int result = nccl_h.ncclCommInitRankConfig(cell, size, bytes, rank, config);
+      communicator.settle(result, function());
     }
   }
 
@@ -97,11 +98,11 @@ sealed interface CommInit {
     }
 
     @Override
-    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
-      MemorySegment cell = made.handle().cell();
+    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
+      MemorySegment cell = communicator.handle().cell();
       MemorySegment bytes = bytes(ids, arena);
       int result = nccl_h.ncclCommInitRankScalable(cell, size, rank, ids.size(), bytes, config);
-      made.settle(result, function());
+      communicator.settle(result, function());
     }
   }
 
@@ -118,14 +119,14 @@ sealed interface CommInit {
     }
 
     @Override
-    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
-      MemorySegment cell = made.handle().cell();
+    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
+      MemorySegment cell = communicator.handle().cell();
       CommunicatorHandle handle = children.parent().handle();
       handle.insideForLong(
           function(),
           comm -> {
             int result = handle.guarded(() -> nccl_h.ncclCommSplit(comm, color, key, cell, config));
-            children.settle(made, result, function());
+            children.settle(communicator, result, function());
           });
     }
   }
@@ -151,7 +152,7 @@ sealed interface CommInit {
     }
 
     @Override
-    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
       int flags =
           mode == ShrinkMode.ABORT_FIRST
               ? nccl_h.NCCL_SHRINK_ABORT()
@@ -159,7 +160,7 @@ sealed interface CommInit {
       // A copy, because NCCL sorts the array.
       int[] ranks = excluded.stream().mapToInt(Integer::intValue).toArray();
       MemorySegment array = arena.allocateFrom(ValueLayout.JAVA_INT, ranks);
-      MemorySegment cell = made.handle().cell();
+      MemorySegment cell = communicator.handle().cell();
       CommunicatorHandle handle = children.parent().handle();
       handle.insideForLong(
           function(),
@@ -170,7 +171,7 @@ sealed interface CommInit {
             int result =
                 handle.guarded(
                     () -> nccl_h.ncclCommShrink(comm, array, ranks.length, cell, config, flags));
-            children.settle(made, result, function());
+            children.settle(communicator, result, function());
           });
     }
   }
@@ -200,9 +201,9 @@ sealed interface CommInit {
     }
 
     @Override
-    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
       MemorySegment bytes = id == null ? MemorySegment.NULL : bytes(List.of(id), arena);
-      MemorySegment cell = made.handle().cell();
+      MemorySegment cell = communicator.handle().cell();
       CommunicatorHandle handle = children.parent().handle();
       handle.insideForLong(
           function(),
@@ -212,7 +213,7 @@ sealed interface CommInit {
                 handle.guarded(
                     () -> nccl_h.ncclCommGrow(comm, newSize, bytes, KEEPS_ITS_RANK, cell, config));
             // Here the new communicator reports completion; the old one is in use until then.
-            made.settle(result, function());
+            communicator.settle(result, function());
           });
     }
   }
@@ -236,11 +237,12 @@ sealed interface CommInit {
     }
 
     @Override
-    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
       MemorySegment none = MemorySegment.NULL;
-      MemorySegment cell = made.handle().cell();
+      MemorySegment cell = communicator.handle().cell();
       MemorySegment bytes = bytes(List.of(id), arena);
-      made.settle(nccl_h.ncclCommGrow(none, newSize, bytes, rank, cell, config), function());
+      int result = nccl_h.ncclCommGrow(none, newSize, bytes, rank, cell, config);
+      communicator.settle(result, function());
     }
   }
 }

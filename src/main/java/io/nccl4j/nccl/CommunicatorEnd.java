@@ -138,7 +138,7 @@ final class CommunicatorEnd {
   void abort() {
     handle.end(CALL_TIMEOUT);
     endBlockedCall();
-    freeIfNobodyInside();
+    freeIfUnused();
   }
 
   /**
@@ -186,13 +186,13 @@ final class CommunicatorEnd {
     } finally {
       // Let the other thread leave first, so that it need not wait for the freeing. It may have to
       // drop a capture, which the freeing would wait for.
-      handle.awaitNobody(CALL_TIMEOUT);
+      handle.awaitEmpty(CALL_TIMEOUT);
       handle.release();
     }
   }
 
   /** Aborts the ended communicator, unless a thread is inside; that thread aborts it later. */
-  void freeIfNobodyInside() {
+  void freeIfUnused() {
     MemorySegment comm = handle.take();
     if (comm != null) {
       abort(comm);
@@ -211,7 +211,7 @@ final class CommunicatorEnd {
             }
             communicator.useDevice();
             int result = nccl_h.ncclCommAbort(comm);
-            registrations.forgetAll();
+            registrations.releaseAll();
             CloseAll.all(
                 List.of(
                     noMoreKernels,
@@ -219,7 +219,7 @@ final class CommunicatorEnd {
                     children::freeAbandoned));
           });
     } catch (NcclTimeoutException e) {
-      LOG.warn("{}: ncclCommAbort did not return in time; its thread keeps running", communicator, e);
+      LOG.warn("{}: ncclCommAbort is late; its thread keeps running", communicator, e);
     } catch (Error failure) {
       handle.releaseUnlessFreeing();
       throw failure;
@@ -228,7 +228,7 @@ final class CommunicatorEnd {
 
   /** Implements {@link CommunicatorDriver#close}. */
   void close() {
-    if (!handle.made()) {
+    if (!handle.created()) {
       return;
     }
     if (context.isAborted() && !revoked) {
@@ -282,9 +282,9 @@ final class CommunicatorEnd {
     MemorySegment comm = handle.enterToEnd("ncclCommFinalize", CALL_TIMEOUT);
     int result;
     try {
-      registrations.closeAll(comm);
+      registrations.deregisterAll(comm);
       if (suspension.inProgress()) {
-        suspension.endInside(comm);
+        suspension.resumeInside(comm);
       }
       if (!revoked) {
         communicator.callAndSettle("ncclCommFinalize", () -> nccl_h.ncclCommFinalize(comm));
@@ -304,7 +304,7 @@ final class CommunicatorEnd {
       // The caller has stopped waiting, or does not check.
       noMoreKernels.run();
     }
-    registrations.forgetAll();
+    registrations.releaseAll();
     children.freeAbandoned();
     NcclResults.check(result, "ncclCommDestroy");
   }
@@ -312,7 +312,7 @@ final class CommunicatorEnd {
   /** Aborts a communicator that NCCL refused to destroy, and of which it has freed nothing. */
   private NcclException abortedAfterDestroy(NcclException refusal) {
     handle.releaseUnlessFreeing();
-    CloseAll.after(refusal, this::freeIfNobodyInside);
+    CloseAll.after(refusal, this::freeIfUnused);
     return refusal;
   }
 }

@@ -102,7 +102,7 @@ final class CommunicatorHandle {
   }
 
   /** Returns whether NCCL has written a pointer. */
-  boolean made() {
+  boolean created() {
     return written().address() != 0;
   }
 
@@ -264,7 +264,7 @@ final class CommunicatorHandle {
   }
 
   /** Aborts the ended communicator, unless a thread is inside; that thread aborts it later. */
-  void freeIfNobodyInside() {
+  void freeIfUnused() {
     free.run();
   }
 
@@ -300,11 +300,11 @@ final class CommunicatorHandle {
   void end(Duration timeout) {
     ended = true;
     Membarrier.run();
-    awaitNobody(timeout);
+    awaitEmpty(timeout);
   }
 
   /** Waits up to a timeout until no thread is inside. */
-  void awaitNobody(Duration timeout) {
+  void awaitEmpty(Duration timeout) {
     Deadline deadline = Deadline.after(timeout);
     while (occupied() && !deadline.passed()) {
       LockSupport.parkNanos(POLL_NANOS);
@@ -344,7 +344,7 @@ final class CommunicatorHandle {
    */
   MemorySegment take() {
     synchronized (this) {
-      if (taken || retained || occupied() || !made()) {
+      if (taken || retained || occupied() || !created()) {
         return null;
       }
       taken = true;
@@ -388,7 +388,7 @@ final class CommunicatorHandle {
       if (taken) {
         return nccl_h.ncclSuccess();
       }
-      if (!made()) {
+      if (!created()) {
         return nccl_h.ncclInProgress();
       }
       try (Arena arena = Arena.ofConfined()) {

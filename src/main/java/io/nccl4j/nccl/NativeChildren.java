@@ -130,6 +130,6 @@ final class NativeChildren {
    * Frees abandoned children. Called once NCCL has freed the parent and writes no more pointers.
    */
   void freeAbandoned() {
-    abandoned.forEach(CommunicatorHandle::freeIfNobodyInside);
+    abandoned.forEach(CommunicatorHandle::freeIfUnused);
   }
 }

@@ -417,13 +417,10 @@ public final class NcclBackend {
     List<UniqueId> copy = Arguments.copyOf(ids, "ids");
     if (copy.isEmpty() || copy.size() > worldSize) {
       throw new IllegalArgumentException(
-          "ids has "
-              + copy.size()
-              + " ids; there must be from one to as many as ranks, "
-              + worldSize);
+          "ids has " + copy.size() + " ids; it must have from 1 to worldSize, " + worldSize);
     }
     if (Set.copyOf(copy).size() != copy.size()) {
-      throw new IllegalArgumentException("ids has an id twice: " + copy);
+      throw new IllegalArgumentException("ids contains an id twice: " + copy);
     }
     return new CommInit.InitScalable(copy, worldSize, rank);
   }

@@ -437,7 +437,8 @@ public final class NcclCommunicator {
             mode,
             settings.common(),
             (excluded, child) ->
-                configured(settings, new CommInit.Shrink(driver.children(), excluded, mode), child));
+                configured(
+                    settings, new CommInit.Shrink(driver.children(), excluded, mode), child));
   }
 
   private Communicator unconnectedGrow(int newSize, UniqueId id, NcclConfig settings) {

@@ -67,7 +67,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     this.context = context;
     this.handle =
         new CommunicatorHandle(
-            context, library, NativeConfig.blocking(settings), this::freeIfNobodyInside);
+            context, library, NativeConfig.blocking(settings), this::freeIfUnused);
     this.communicator = new NativeCommunicator(handle);
     this.communicatorKey = init.communicatorKey();
     this.cohort = init.cohort(communicatorKey);
@@ -159,24 +159,25 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     if (init.children() == null || cohort == CommInit.GROWN) {
       PinnedMemory.reserveForRanks(context.device());
     }
-    boolean made = false;
+    boolean created = false;
     try {
-      communicator.inside(init.function(), "all ranks to join " + this, none -> make());
+      communicator.inside(init.function(), "all ranks to join " + this, none -> initialize());
       // A split that excludes this rank creates no communicator to close.
-      made = handle.made();
+      created = handle.created();
     } finally {
-      if (!made) {
+      if (!created) {
         noMoreKernels();
       }
     }
   }
 
-  private void make() {
+  private void initialize() {
     try (Arena arena = Arena.ofConfined()) {
-      init.make(communicator, NativeConfig.of(configFields, communicator.library(), arena), arena);
+      init.initialize(
+          communicator, NativeConfig.of(configFields, communicator.library(), arena), arena);
       // NCCL's configuration files may have set the variable in the meantime.
       handle.publish(NativeConfig.blocking(configFields));
-      if (handle.made()) {
+      if (handle.created()) {
         communicator.settle(nccl_h.ncclSuccess(), init.function());
         context.setRank(
             number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
@@ -308,8 +309,8 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
    * Aborts the ended communicator, unless a thread is inside it; that thread then aborts it when it
    * leaves.
    */
-  private void freeIfNobodyInside() {
-    end.freeIfNobodyInside();
+  private void freeIfUnused() {
+    end.freeIfUnused();
   }
 
   @Override

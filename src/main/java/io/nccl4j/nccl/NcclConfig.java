@@ -387,7 +387,9 @@ public final class NcclConfig {
     Integer maxCtas = fields.get(ConfigField.MAX_CTAS);
     if (minCtas != null && maxCtas == null) {
       throw new IllegalArgumentException(
-          "minCtas is " + minCtas + " and maxCtas is not set; NCCL takes minCtas only with maxCtas");
+          "minCtas is "
+              + minCtas
+              + " and maxCtas is not set; NCCL takes minCtas only with maxCtas");
     }
     if (minCtas != null && minCtas > maxCtas) {
       throw new IllegalArgumentException(

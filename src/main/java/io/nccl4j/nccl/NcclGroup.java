@@ -163,7 +163,7 @@ final class NcclGroup {
   /** Rejects groups that NCCL would launch, or that would break their communicator. */
   private static void checkEstimable(List<? extends EnqueuedCall> calls) {
     if (calls.isEmpty()) {
-      throw new IllegalArgumentException("the group is empty; there must be a collective in it");
+      throw new IllegalArgumentException("the group is empty; it must contain a collective");
     }
     for (EnqueuedCall call : calls) {
       if (!(call instanceof EnqueuedOperation one) || !ESTIMABLE.contains(one.operation())) {

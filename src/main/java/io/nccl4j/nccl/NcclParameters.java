@@ -322,7 +322,7 @@ public final class NcclParameters {
   private static void checkKnown(int result, String function, String key) {
     if (result == NcclResult.INVALID_ARGUMENT.code()) {
       throw new IllegalArgumentException(
-          "key is " + key + "; NCCL has no such parameter, or the plugin that has it is not loaded");
+          "key is " + key + "; NCCL has no such parameter, or has not loaded its plugin yet");
     }
     NcclResults.check(result, function);
   }

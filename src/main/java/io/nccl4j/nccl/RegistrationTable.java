@@ -31,7 +31,7 @@ final class RegistrationTable {
   void check(Buffer buffer) {
     communicator.context().checkUsable(buffer, "buffer");
     if (buffer.count() == 0) {
-      throw new IllegalArgumentException("buffer has count 0; there must be memory to register");
+      throw new IllegalArgumentException("buffer has count 0; it must have 1 element or more");
     }
   }
 
@@ -40,7 +40,7 @@ final class RegistrationTable {
    *
    * @param waitedFor what the call waits for, for the message of a timeout
    */
-  MemoryHandle make(MemoryHandle.Kind kind, Buffer buffer, String waitedFor) {
+  MemoryHandle register(MemoryHandle.Kind kind, Buffer buffer, String waitedFor) {
     MemoryHandle handle = new MemoryHandle(kind, buffer, "a registration with " + communicator);
     add(handle);
     try {
@@ -59,7 +59,7 @@ final class RegistrationTable {
   /** Deregisters memory, unless that is done; waits if the communicator is being closed. */
   void close(MemoryHandle handle) {
     String function = handle.kind().deregistering();
-    if (communicator.context().isOpen() && knows(handle)) {
+    if (communicator.context().isOpen() && contains(handle)) {
       communicator.finishWithDeadline(function, comm -> deregister(handle, comm));
       return;
     }
@@ -69,7 +69,7 @@ final class RegistrationTable {
 
   private void awaitClosing(MemoryHandle handle, String function, Deadline limit) {
     Backoff backoff = Backoff.betweenQueries(limit);
-    while (closing() && knows(handle)) {
+    while (closing() && contains(handle)) {
       if (!BlockingCalls.pause(backoff, function)) {
         throw new NcclTimeoutException(function, limit.timeout(), "the end of " + communicator);
       }
@@ -82,7 +82,7 @@ final class RegistrationTable {
   }
 
   private void deregister(MemoryHandle handle, MemorySegment comm) {
-    if (knows(handle)) {
+    if (contains(handle)) {
       NcclResults.check(
           communicator.handle().guarded(() -> handle.deregister(comm)),
           handle.kind().deregistering());
@@ -94,8 +94,8 @@ final class RegistrationTable {
    * Deregisters all memory, the last first, except where NCCL may still run the registering call:
    * it frees that with the communicator. Called by the thread inside the communicator.
    */
-  void closeAll(MemorySegment comm) {
-    for (MemoryHandle handle : all().reversed()) {
+  void deregisterAll(MemorySegment comm) {
+    for (MemoryHandle handle : snapshot().reversed()) {
       if (!handle.callAbandoned()) {
         deregister(handle, comm);
       }
@@ -103,14 +103,14 @@ final class RegistrationTable {
   }
 
   /** Releases all memory. Called once NCCL has freed the communicator and its registrations. */
-  void forgetAll() {
-    List<MemoryHandle> all;
+  void releaseAll() {
+    List<MemoryHandle> snapshot;
     synchronized (this) {
       ended = true;
-      all = all();
+      snapshot = snapshot();
       handles.clear();
     }
-    all.forEach(MemoryHandle::release);
+    snapshot.forEach(MemoryHandle::release);
   }
 
   private void add(MemoryHandle handle) {
@@ -136,11 +136,11 @@ final class RegistrationTable {
     }
   }
 
-  synchronized boolean knows(MemoryHandle handle) {
+  synchronized boolean contains(MemoryHandle handle) {
     return handles.contains(handle);
   }
 
-  private synchronized List<MemoryHandle> all() {
+  private synchronized List<MemoryHandle> snapshot() {
     return List.copyOf(handles);
   }
 }

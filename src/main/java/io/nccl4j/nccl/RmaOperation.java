@@ -85,7 +85,7 @@ sealed interface RmaOperation extends BackendOperation {
       long available = target.byteSize() - source.byteSize();
       if (offset < 0 || available < 0 || offset > available / bytes) {
         throw new IllegalArgumentException(
-            "offset is %d; %d elements of %s from there on do not lie within the window's %d bytes"
+            "offset is %d; %d elements of %s at that offset are not within the window's %d bytes"
                 .formatted(offset, source.count(), source.type(), target.byteSize()));
       }
       return new Put(windows, source, peer, window, offset * bytes);
@@ -163,7 +163,7 @@ sealed interface RmaOperation extends BackendOperation {
       communicator.context().checkConnected();
       List<WaitSignal> copy = Arguments.copyOf(signals, "signals");
       if (copy.isEmpty()) {
-        throw new IllegalArgumentException("signals is empty; there must be a peer to wait for");
+        throw new IllegalArgumentException("signals is empty; it must name a peer to wait for");
       }
       Set<Integer> peers = new HashSet<>();
       for (WaitSignal signal : copy) {

@@ -49,14 +49,14 @@ final class Suspension {
       communicator.context().checkConnected();
       throw new IllegalStateException("not suspended: " + communicator);
     }
-    communicator.inside(function, communicator.peers(), this::endInside);
+    communicator.inside(function, communicator.peers(), this::resumeInside);
   }
 
   /**
    * Reacquires the memory, even if the caller has stopped waiting. Called by the thread inside the
    * communicator.
    */
-  void endInside(MemorySegment comm) {
+  void resumeInside(MemorySegment comm) {
     communicator.callAndSettle("ncclCommResume", () -> nccl_h.ncclCommResume(comm));
     setSuspended(false);
   }

@@ -11,7 +11,7 @@ import io.nccl4j.internal.util.Arguments;
  */
 public record WaitSignal(int peer, int count) {
   /**
-   * Checks the values as far as possible without a communicator.
+   * Checks the values. Whether the communicator has the rank is checked later.
    *
    * @throws IllegalArgumentException if the peer is negative or the count is not positive
    */

@@ -30,11 +30,11 @@ public final class Window implements AutoCloseable {
   Window(
       Communicator communicator,
       RegistrationTable registrations,
-      MemoryHandle registered,
+      MemoryHandle handle,
       Set<WindowOption> options) {
     this.communicator = communicator;
     this.registrations = registrations;
-    this.handle = registered;
+    this.handle = handle;
     this.options = options;
   }
 
@@ -66,7 +66,7 @@ public final class Window implements AutoCloseable {
 
   /** {@return whether the window has neither been closed nor ended with its communicator} */
   public boolean isOpen() {
-    return registrations.knows(handle);
+    return registrations.contains(handle);
   }
 
   /**
@@ -82,7 +82,8 @@ public final class Window implements AutoCloseable {
     checkOpen("window");
     long address = userPointer(handle.handle());
     if (address != buffer().address()) {
-      throw new IllegalStateException("NCCL has this window at 0x%x: %s".formatted(address, this));
+      throw new IllegalStateException(
+          "NCCL reports another address for this window, 0x%x: %s".formatted(address, this));
     }
     return buffer();
   }

@@ -71,7 +71,7 @@ final class WindowRegistry {
   /** Registers checked memory, and waits for the other ranks. */
   Window make(Communicator publicCommunicator, Buffer buffer, Set<WindowOption> options) {
     MemoryHandle handle =
-        registrations.make(
+        registrations.register(
             Window.kind(options), buffer, "all ranks to register a window with " + communicator);
     if (handle.handle().address() == 0) {
       registrations.drop(handle);

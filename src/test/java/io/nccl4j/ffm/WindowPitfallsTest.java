@@ -235,7 +235,7 @@ class WindowPitfallsTest {
   @Test
   void trap11WhatNcclWouldLaunchIsNotEstimated() {
     Buffer value = pair.rank(0).newBuffer(DataType.INT32, 1);
-    assertEstimateRefused("there must be a collective", () -> {});
+    assertEstimateRefused("it must contain a collective", () -> {});
     assertEstimateRefused(
         "a call that NCCL cannot estimate", () -> pair.rank(0).send(value, 1, pair.stream(0)));
     assertEstimateRefused(

@@ -185,7 +185,7 @@ final class CompletionCallbacks {
       // An exception thrown from this method would end the process. The poller ends the wait
       // instead, since its stream has completed.
       try {
-        LOG.warn("could not start a thread to end a wait for a stream; the poller will retry", e);
+        LOG.warn("no thread to end a wait for a stream; the poller will retry", e);
       } catch (Throwable unreported) {
         // Out of memory for the message too.
       }
@@ -230,7 +230,7 @@ final class CompletionCallbacks {
     try {
       COMPLETERS.execute(() -> end(id, failure));
     } catch (OutOfMemoryError noThread) {
-      LOG.warn("could not start a thread to end a wait for a stream; the next poll tries again", noThread);
+      LOG.warn("no thread to end a wait for a stream; the next poll tries again", noThread);
     }
   }
 }
