@@ -85,13 +85,13 @@ public final class NcclCommunicator {
    *
    * @param color 0 or more; ranks with the same color form a communicator
    * @param key orders the new ranks; equal keys keep the order of this communicator
-   * @param childSettings the new communicator's configuration; it must not set a device
+   * @param childConfig the new communicator's configuration; it must not set a device
    * @return the new communicator, for the caller to close; in a {@link io.nccl4j.Group} it is
    *     usable once the group has ended
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old for a setting
    */
-  public Communicator split(int color, int key, NcclConfig childSettings) {
-    return connected(unconnectedSplit(color, key, childSettings));
+  public Communicator split(int color, int key, NcclConfig childConfig) {
+    return connected(unconnectedSplit(color, key, childConfig));
   }
 
   /**
@@ -100,14 +100,14 @@ public final class NcclCommunicator {
    *
    * @param excludedRanks the ranks to exclude; at least one, not this one and not all
    * @param mode whether this communicator's operations are awaited or aborted
-   * @param childSettings the new communicator's configuration; it must not set a device
+   * @param childConfig the new communicator's configuration; it must not set a device
    * @return the new communicator, for the caller to close; in a {@link io.nccl4j.Group} it is
    *     usable once the group has ended
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
   public Communicator shrink(
-      Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childSettings) {
-    return connected(unconnectedShrink(excludedRanks, mode, childSettings));
+      Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childConfig) {
+    return connected(unconnectedShrink(excludedRanks, mode, childConfig));
   }
 
   /**
@@ -117,13 +117,13 @@ public final class NcclCommunicator {
    *
    * @param newSize the number of ranks of the new communicator, more than {@link Communicator#size}
    * @param id the id that this communicator's {@link Communicator#newGrowId} returned last
-   * @param childSettings the new communicator's configuration; it must not set a device
+   * @param childConfig the new communicator's configuration; it must not set a device
    * @return the new communicator, for the caller to close; in a {@link io.nccl4j.Group} it is
    *     usable once the group has ended
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
-  public Communicator grow(int newSize, UniqueId id, NcclConfig childSettings) {
-    return connected(unconnectedGrow(newSize, id, childSettings));
+  public Communicator grow(int newSize, UniqueId id, NcclConfig childConfig) {
+    return connected(unconnectedGrow(newSize, id, childConfig));
   }
 
   /**
@@ -132,13 +132,13 @@ public final class NcclCommunicator {
    * 2.29.2 on.
    *
    * @param newSize the number of ranks of the new communicator, more than {@link Communicator#size}
-   * @param childSettings the new communicator's configuration; it must not set a device
+   * @param childConfig the new communicator's configuration; it must not set a device
    * @return the new communicator, for the caller to close; in a {@link io.nccl4j.Group} it is
    *     usable once the group has ended
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
-  public Communicator grow(int newSize, NcclConfig childSettings) {
-    return connected(unconnectedGrow(newSize, childSettings));
+  public Communicator grow(int newSize, NcclConfig childConfig) {
+    return connected(unconnectedGrow(newSize, childConfig));
   }
 
   /**
@@ -147,13 +147,13 @@ public final class NcclCommunicator {
    *
    * @param color 0 or more; ranks with the same color form a communicator
    * @param key orders the new ranks; equal keys keep the order of this communicator
-   * @param childSettings the new communicator's configuration; it must not set a device
+   * @param childConfig the new communicator's configuration; it must not set a device
    * @return a stage that completes with the new communicator, for its receiver to close, or fails
    *     as {@code split} does, after the configured timeout at the latest
    * @throws IllegalStateException if this communicator is not open, or this thread has a group open
    */
-  public CompletionStage<Communicator> splitAsync(int color, int key, NcclConfig childSettings) {
-    return connectedAsync(() -> unconnectedSplit(color, key, childSettings));
+  public CompletionStage<Communicator> splitAsync(int color, int key, NcclConfig childConfig) {
+    return connectedAsync(() -> unconnectedSplit(color, key, childConfig));
   }
 
   /**
@@ -162,14 +162,14 @@ public final class NcclCommunicator {
    *
    * @param excludedRanks the ranks to exclude; at least one, not this one and not all
    * @param mode whether this communicator's operations are awaited or aborted
-   * @param childSettings the new communicator's configuration; it must not set a device
+   * @param childConfig the new communicator's configuration; it must not set a device
    * @return a stage that completes with the new communicator, for its receiver to close, or fails
    *     as {@code shrink} does, after the configured timeout at the latest
    * @throws IllegalStateException if this communicator is not open, or this thread has a group open
    */
   public CompletionStage<Communicator> shrinkAsync(
-      Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childSettings) {
-    return connectedAsync(() -> unconnectedShrink(excludedRanks, mode, childSettings));
+      Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childConfig) {
+    return connectedAsync(() -> unconnectedShrink(excludedRanks, mode, childConfig));
   }
 
   /**
@@ -178,15 +178,15 @@ public final class NcclCommunicator {
    *
    * @param newSize the number of ranks of the new communicator, more than {@link Communicator#size}
    * @param id the id that this communicator's {@link Communicator#newGrowId} returned last
-   * @param childSettings the new communicator's configuration; it must not set a device
+   * @param childConfig the new communicator's configuration; it must not set a device
    * @return a stage that completes with the new communicator, for its receiver to close, or fails
    *     as {@code grow} does, after the configured timeout at the latest
    * @throws IllegalStateException if this communicator accepts no operations, or this thread has a
    *     group open
    */
   public CompletionStage<Communicator> growAsync(
-      int newSize, UniqueId id, NcclConfig childSettings) {
-    return connectedAsync(() -> unconnectedGrow(newSize, id, childSettings));
+      int newSize, UniqueId id, NcclConfig childConfig) {
+    return connectedAsync(() -> unconnectedGrow(newSize, id, childConfig));
   }
 
   /**
@@ -194,14 +194,14 @@ public final class NcclCommunicator {
    * communicator is in use until the stage has completed.
    *
    * @param newSize the number of ranks of the new communicator, more than {@link Communicator#size}
-   * @param childSettings the new communicator's configuration; it must not set a device
+   * @param childConfig the new communicator's configuration; it must not set a device
    * @return a stage that completes with the new communicator, for its receiver to close, or fails
    *     as {@code grow} does, after the configured timeout at the latest
    * @throws IllegalStateException if this communicator accepts no operations, or this thread has a
    *     group open
    */
-  public CompletionStage<Communicator> growAsync(int newSize, NcclConfig childSettings) {
-    return connectedAsync(() -> unconnectedGrow(newSize, childSettings));
+  public CompletionStage<Communicator> growAsync(int newSize, NcclConfig childConfig) {
+    return connectedAsync(() -> unconnectedGrow(newSize, childConfig));
   }
 
   /**
@@ -424,32 +424,32 @@ public final class NcclCommunicator {
     Contract.get().submit(communicator, operation, source, stream);
   }
 
-  private Communicator unconnectedSplit(int color, int key, NcclConfig settings) {
+  private Communicator unconnectedSplit(int color, int key, NcclConfig config) {
     CommInit init = new CommInit.Split(driver.children(), color, key);
-    return children().split(color, settings.common(), child -> configured(settings, init, child));
+    return children().split(color, config.common(), child -> configured(config, init, child));
   }
 
   private Communicator unconnectedShrink(
-      Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig settings) {
+      Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig config) {
     return children()
         .shrink(
             excludedRanks,
             mode,
-            settings.common(),
+            config.common(),
             (excluded, child) ->
                 configured(
-                    settings, new CommInit.Shrink(driver.children(), excluded, mode), child));
+                    config, new CommInit.Shrink(driver.children(), excluded, mode), child));
   }
 
-  private Communicator unconnectedGrow(int newSize, UniqueId id, NcclConfig settings) {
+  private Communicator unconnectedGrow(int newSize, UniqueId id, NcclConfig config) {
     CommInit init = new CommInit.Grow(driver.children(), newSize, id);
     return children()
-        .growWithId(newSize, id, settings.common(), child -> configured(settings, init, child));
+        .growWithId(newSize, id, config.common(), child -> configured(config, init, child));
   }
 
-  private Communicator unconnectedGrow(int newSize, NcclConfig settings) {
+  private Communicator unconnectedGrow(int newSize, NcclConfig config) {
     CommInit init = new CommInit.Grow(driver.children(), newSize, null);
-    return children().grow(newSize, settings.common(), child -> configured(settings, init, child));
+    return children().grow(newSize, config.common(), child -> configured(config, init, child));
   }
 
   private ChildMaker children() {
@@ -457,8 +457,8 @@ public final class NcclCommunicator {
   }
 
   private CommunicatorDriver configured(
-      NcclConfig settings, CommInit init, CommunicatorContext child) {
-    return driver.configured(settings, init, child);
+      NcclConfig config, CommInit init, CommunicatorContext child) {
+    return driver.configured(config, init, child);
   }
 
   private Communicator connected(Communicator child) {

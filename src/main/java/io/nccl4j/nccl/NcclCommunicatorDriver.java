@@ -56,18 +56,18 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   NcclCommunicatorDriver(
       NcclVersion library,
       int computeCapability,
-      NcclConfig settings,
+      NcclConfig config,
       CommInit init,
       CommunicatorContext context) {
     init.check(library);
-    NativeConfig.check(settings, library);
+    NativeConfig.check(config, library);
     this.computeCapability = computeCapability;
-    this.configFields = settings;
+    this.configFields = config;
     this.init = init;
     this.context = context;
     this.handle =
         new CommunicatorHandle(
-            context, library, NativeConfig.blocking(settings), this::freeIfUnused);
+            context, library, NativeConfig.blocking(config), this::freeIfUnused);
     this.communicator = new NativeCommunicator(handle);
     this.communicatorKey = init.communicatorKey();
     this.cohort = init.cohort(communicatorKey);

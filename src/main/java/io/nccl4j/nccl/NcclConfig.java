@@ -37,11 +37,11 @@ public final class NcclConfig {
 
   private NcclConfig(
       CommunicatorConfig common,
-      Map<ConfigField, Integer> settings,
+      Map<ConfigField, Integer> fields,
       String netName,
       UnsupportedConfigPolicy unsupported) {
     this.common = common;
-    this.fields = settings;
+    this.fields = fields;
     this.netName = netName;
     this.unsupported = unsupported;
   }
@@ -225,8 +225,8 @@ public final class NcclConfig {
 
   /**
    * {@return a copy whose communicator shares, or does not share, its resources with the children
-   * of a shrink that finishes operations first} If they are shared, only one thread at a time may
-   * use any of them. C: {@code ncclConfig_t.shrinkShare}, from NCCL 2.27 on.
+   * of a {@link io.nccl4j.ShrinkMode#FINISH_FIRST} shrink} If they are shared, only one thread at a
+   * time may use any of them. C: {@code ncclConfig_t.shrinkShare}, from NCCL 2.27 on.
    *
    * @param value whether to share resources
    */
