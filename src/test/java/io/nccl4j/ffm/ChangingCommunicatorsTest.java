@@ -140,11 +140,11 @@ class ChangingCommunicatorsTest {
   void idsThatCannotBeAreRefused() {
     UniqueId id = backend.newUniqueId();
     UniqueId other = backend.newUniqueId();
-    refused("ids has 0 ids; there must be from one to as many as ranks, 2", List.of());
+    refused("ids has 0 ids; it must have from 1 to worldSize, 2", List.of());
     refused(
-        "ids has 3 ids; there must be from one to as many as ranks, 2",
+        "ids has 3 ids; it must have from 1 to worldSize, 2",
         List.of(id, other, backend.newUniqueId()));
-    refused("ids has an id twice: " + List.of(id, id), List.of(id, id));
+    refused("ids contains an id twice: " + List.of(id, id), List.of(id, id));
     assertEquals(0, StandIn.calls("ncclCommInitRankScalable"));
   }
 

@@ -56,8 +56,8 @@ class OlderBlockedCallTest {
                 comm
                     + ": ncclAllReduce has been inside NCCL for 0.5 s; NCCL "
                     + nccl
-                    + " has no function that ends such a call, while 2.28.7 has one and"
-                    + " non-blocking communicators need none"),
+                    + " cannot end such a call; use NCCL 2.28.7 or later, or a non-blocking"
+                    + " communicator"),
             log.lines());
         IllegalStateException refused =
             assertThrows(

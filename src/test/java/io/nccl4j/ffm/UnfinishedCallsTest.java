@@ -140,7 +140,7 @@ class UnfinishedCallsTest {
               IllegalArgumentException.class,
               () -> pair.nccl(0).putSignal(large.get(0), 1, targets.get(0), 0, pair.stream(0)));
       assertEquals(
-          "offset is 0; 3 elements of FLOAT32 from there on do not lie within the window's 10 bytes",
+          "offset is 0; 3 elements of FLOAT32 at that offset are not within the window's 10 bytes",
           refused.getMessage());
       assertEquals(0, StandIn.calls("ncclPutSignal"));
       targets.forEach(Window::close);

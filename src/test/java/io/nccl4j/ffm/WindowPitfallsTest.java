@@ -235,7 +235,7 @@ class WindowPitfallsTest {
   @Test
   void trap11WhatNcclWouldLaunchIsNotEstimated() {
     Buffer value = pair.rank(0).newBuffer(DataType.INT32, 1);
-    assertEstimateRefused("there must be a collective", () -> {});
+    assertEstimateRefused("it must contain a collective", () -> {});
     assertEstimateRefused(
         "a call that NCCL cannot estimate", () -> pair.rank(0).send(value, 1, pair.stream(0)));
     assertEstimateRefused(
@@ -313,7 +313,7 @@ class WindowPitfallsTest {
         assertThrows(IllegalArgumentException.class, () -> parameters.int64("NCCL4J_STANDIN_I32"));
     assertEquals(
         "key is NCCL4J_STANDIN_I32, a parameter of another type than int64_t;"
-            + " NCCL gives it as its own type only",
+            + " NCCL returns it only as its own type",
         mismatch.getMessage());
     assertThrows(IllegalArgumentException.class, () -> parameters.string("NCCL4J_STANDIN_I32"));
     assertEquals("-2147483648", parameters.text("NCCL4J_STANDIN_I32"));

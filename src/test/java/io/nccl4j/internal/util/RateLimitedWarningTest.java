@@ -35,7 +35,7 @@ class RateLimitedWarningTest {
   }
 
   @Test
-  void eventsOfOneMinuteAreLoggedOnceWithTheirNumber() {
+  void eventsOfOneMinuteAreLoggedOnceWithACount() {
     event(0);
     event(1);
     event(58);
@@ -44,18 +44,16 @@ class RateLimitedWarningTest {
     event(60);
     assertEquals(
         List.of(
-            "warn: it failed",
-            "warn: it failed (3 such since the last warning)",
-            "warn: it failed"),
+            "warn: it failed", "warn: it failed (3 since the last warning)", "warn: it failed"),
         logged);
   }
 
   @Test
-  void failedLoggerIsTriedAgainWithTheNextEvent() {
+  void nextEventRetriesAFailedLogger() {
     loggerFails = true;
     event(0);
     loggerFails = false;
     event(1);
-    assertEquals(List.of("warn: it failed (2 such since the last warning)"), logged);
+    assertEquals(List.of("warn: it failed (2 since the last warning)"), logged);
   }
 }
