@@ -21,8 +21,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * Freeing and pinning memory while a rank of this process waits for another one, which share a
- * device: CUDA waits for the kernel of the first, and so for the second.
+ * Tests that freeing and pinning memory does not block while one of two ranks on the same device
+ * waits for the other. CUDA would wait for the kernel of the first rank, and so for the second.
  */
 @OnStandIn
 class MemoryOfSeveralRanksTest {
@@ -32,7 +32,7 @@ class MemoryOfSeveralRanksTest {
   @BeforeEach
   void allowTwoRanksOnOneDevice() {
     StandIn.reset();
-    StandIn.connect(false); // A rank alone gets stuck in its stream.
+    StandIn.connect(false); // A collective of one rank blocks in its stream, not in its call.
     StandIn.setEnvironment("NCCL_MULTI_RANK_GPU_ENABLE", "1");
   }
 
@@ -43,7 +43,7 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void bufferClosedWhileAPeerIsMissingDoesNotWait() {
+  void bufferCloseDoesNotWaitForMissingPeer() {
     try (Sharing two = new Sharing()) {
       Buffer spare = two.backend.newBuffer(DEVICE, DataType.INT32, 64);
       Buffer registrable =
@@ -61,7 +61,7 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void memoryOfTheSameSizeIsReused() {
+  void memoryOfSameSizeIsReused() {
     try (Sharing two = new Sharing()) {
       Buffer first = two.backend.newBuffer(DEVICE, DataType.INT32, 1000);
       long address = first.address();
@@ -78,7 +78,7 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void keptMemoryIsFreedWhenTheRanksClose() {
+  void retainedMemoryIsFreedWhenTheRanksClose() {
     long before = StandIn.live("memory");
     long pinned = StandIn.live("pinned");
     try (Sharing two = new Sharing()) {
@@ -92,7 +92,7 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void keptMemoryIsFreedWhenMemoryIsShort() {
+  void retainedMemoryIsFreedWhenMemoryIsShort() {
     try (Sharing two = new Sharing()) {
       two.backend.newBuffer(DEVICE, DataType.INT8, 3 << 20).close();
       StandIn.setMemory(4 << 20);
@@ -103,7 +103,7 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void keptMemoryOfAnotherKindIsFreedWhenMemoryIsShort() {
+  void retainedMemoryOfOtherKindIsFreedWhenMemoryIsShort() {
     try (Sharing two = new Sharing()) {
       NcclBackend.of(two.backend).newRegistrableBuffer(DEVICE, DataType.INT8, 3 << 20).close();
       StandIn.setMemory(4 << 20);
@@ -114,7 +114,7 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void ranksThatASplitLeavesOutKeepNoMemory() {
+  void splitWithoutColorRetainsNoMemory() {
     long before = StandIn.live("memory");
     try (Sharing two = new Sharing()) {
       Group.run(() -> two.ranks.forEach(Communicator::splitNoColor));
@@ -139,7 +139,7 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void firstUploadWhileAPeerIsMissingDoesNotWait() {
+  void firstUploadDoesNotWaitForMissingPeer() {
     try (Sharing two = new Sharing()) {
       Stream copying = two.ranks.get(1).newStream();
       Buffer target = two.backend.newBuffer(DEVICE, DataType.INT32, 1);

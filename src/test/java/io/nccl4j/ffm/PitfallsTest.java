@@ -150,15 +150,15 @@ class PitfallsTest {
     assertEquals("ncclCommSplit", thrown.function());
     // The stand-in writes the child's pointer meanwhile, and the parent is itself again.
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
-    while (communicators.made() < 2 && System.nanoTime() < end) {
+    while (communicators.live() < 2 && System.nanoTime() < end) {
       LockSupport.parkNanos(10_000_000);
     }
     StandIn.hold(0);
-    assertEquals(2, communicators.made(), "the child has been made, late");
+    assertEquals(2, communicators.live(), "the child has been made, late");
     LockSupport.parkNanos(100_000_000);
     assertEquals(7, sum(parent, 7));
     parent.close();
-    assertEquals(0, communicators.made(), "which freed the late child too");
+    assertEquals(0, communicators.live(), "which freed the late child too");
   }
 
   @Test
@@ -212,7 +212,7 @@ class PitfallsTest {
   void trap6ARankWithoutColorGetsNoCommunicatorRatherThanANullPointer() {
     try (Communicator comm = alone(CONFIG)) {
       comm.splitNoColor();
-      assertEquals(1, communicators.made());
+      assertEquals(1, communicators.live());
       assertEquals(9, sum(comm, 9), "and goes on");
     }
   }
@@ -273,7 +273,7 @@ class PitfallsTest {
   /** The end that was given up goes on in its own thread. */
   private void awaitNoCommunicator() {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
-    while (communicators.made() > 0 && System.nanoTime() < end) {
+    while (communicators.live() > 0 && System.nanoTime() < end) {
       LockSupport.parkNanos(10_000_000);
     }
   }

@@ -69,7 +69,7 @@ class UnfinishedCallsTest {
       Communicator peer = backend.newCommunicator(id, 2, 1, CONFIG);
       assertInstanceOf(CommunicatorAbortedException.class, end.get(10, TimeUnit.SECONDS));
       peer.abort();
-      await(() -> communicators.made() == 0);
+      await(() -> communicators.live() == 0);
     }
   }
 
@@ -365,7 +365,7 @@ class UnfinishedCallsTest {
           () -> assertThrows(NcclTimeoutException.class, () -> comm.split(0, 0)),
           () -> assertThrows(NcclTimeoutException.class, () -> pair.rank(1).split(0, 0)));
       StandIn.hold(0);
-      await(() -> communicators.made() == 4);
+      await(() -> communicators.live() == 4);
       NcclCommunicator.of(comm).revoke();
       comm.close();
     }
