@@ -137,7 +137,8 @@ class LibrarySearchTest {
     String output = run("auto");
     assertTrue(output.startsWith("reference because "), output);
     assertTrue(
-        containsAll(output, "no NVIDIA driver is installed", "cudaErrorInsufficientDriver"), output);
+        containsAll(output, "no NVIDIA driver is installed", "cudaErrorInsufficientDriver"),
+        output);
   }
 
   @Test
@@ -199,7 +200,8 @@ class LibrarySearchTest {
     String output = run();
     assumeTrue(!output.contains("cudart from"), "the system's loader knows another libcudart");
     assertTrue(output.startsWith("no cudart\n"), output);
-    assertTrue(output.contains("libcudart.so.13: is of CUDA 13.0; the driver runs CUDA 12.8"), output);
+    assertTrue(
+        output.contains("libcudart.so.13: is of CUDA 13.0; the driver runs CUDA 12.8"), output);
   }
 
   @Test
@@ -234,7 +236,8 @@ class LibrarySearchTest {
     assertEquals(loaded(copy, cudart), run());
     Files.delete(copy);
     String output = run();
-    assertTrue(output.contains("wheels of the active python3: cannot be named in this locale"), output);
+    assertTrue(
+        output.contains("wheels of the active python3: cannot be named in this locale"), output);
     assertFalse(output.contains("a warning"), output);
   }
 

@@ -312,7 +312,8 @@ class NativeFailuresTest {
 
   @Test
   void callThatStaysInProgressTimesOut() {
-    CommunicatorConfig shortTimeout = CONFIG.withBlocking(false).withTimeout(Duration.ofMillis(400));
+    CommunicatorConfig shortTimeout =
+        CONFIG.withBlocking(false).withTimeout(Duration.ofMillis(400));
     Communicator stuck = backend.newCommunicator(backend.newUniqueId(), 1, 0, shortTimeout);
     StandIn.hold(-1);
     NcclTimeoutException thrown =
@@ -335,7 +336,8 @@ class NativeFailuresTest {
   void failedDestroyIsReportedAndNotRepeated() {
     Communicator failedComm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
     StandIn.fail("ncclCommDestroy", 3, 1);
-    assertEquals("ncclCommDestroy", assertThrows(NcclException.class, failedComm::close).function());
+    NcclException failure = assertThrows(NcclException.class, failedComm::close);
+    assertEquals("ncclCommDestroy", failure.function());
     failedComm.close();
     assertFalse(failedComm.isOpen());
   }
@@ -380,7 +382,7 @@ class NativeFailuresTest {
         "cudaStreamDestroy",
         assertInstanceOf(CudaException.class, first.getSuppressed()[0]).function());
     Map<String, Long> after = liveObjects();
-    assertEquals(before.get("pinned") + 1, after.get("pinned"), "only the memory that could not be freed");
+    assertEquals(before.get("pinned") + 1, after.get("pinned"), "only what could not be freed");
     assertEquals(before.get("event"), after.get("event"));
   }
 

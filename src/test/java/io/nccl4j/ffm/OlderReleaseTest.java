@@ -121,7 +121,8 @@ class OlderReleaseTest {
   }
 
   /** The release is checked before the arguments, so most of these pass null. */
-  private void addMemoryCalls(Map<String, Executable> callers, NcclBackend nccl, NcclCommunicator rank) {
+  private void addMemoryCalls(
+      Map<String, Executable> callers, NcclBackend nccl, NcclCommunicator rank) {
     callers.put("ncclMemAlloc", () -> nccl.newRegistrableBuffer(0, DataType.INT8, 1).close());
     callers.put("ncclMemFree", () -> nccl.newRegistrableBuffer(0, DataType.INT8, 1).close());
     callers.put("ncclCommRegister", () -> rank.register(null));
