@@ -42,8 +42,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 /**
- * Tests the state after calls that were refused, timed out or were interrupted before NCCL completed
- * them, and calls whose state a second thread queries.
+ * Tests the state after calls that were refused, timed out or were interrupted before NCCL
+ * completed them, and calls whose state a second thread queries.
  */
 @OnStandIn
 class UnfinishedCallsTest {

@@ -121,7 +121,7 @@ class WindowPitfallsTest {
         stages.add(late.nccl(rank).registerWindowAsync(buffers.get(rank), WindowOption.SYMMETRIC));
       }
       List<Window> windows = stages.stream().map(Pair::await).toList();
-      assertTrue(System.nanoTime() - start >= 250_000_000, "the registration was in progress for 0.3 s");
+      assertTrue(System.nanoTime() - start >= 250_000_000, "it was in progress for 0.3 s");
       StandIn.hold(0);
       for (Window window : windows) {
         assertTrue(window.address() != 0);
@@ -134,7 +134,8 @@ class WindowPitfallsTest {
 
   @Test
   void trap4TimedOutWindowRetainsItsMemoryUntilAbort() {
-    CommunicatorConfig shortTimeout = CONFIG.withBlocking(false).withTimeout(Duration.ofMillis(300));
+    CommunicatorConfig shortTimeout =
+        CONFIG.withBlocking(false).withTimeout(Duration.ofMillis(300));
     try (Pair late = new Pair(shortTimeout)) {
       List<Buffer> buffers = late.registrable(DataType.INT32, PAGE_INTS);
       StandIn.hold(-1);
