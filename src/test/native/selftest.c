@@ -210,13 +210,13 @@ static void other_collectives(struct rank *r) {
   enum { N = 5 };
   const int n = r->ranks, me = r->rank, root = n - 1;
   int32_t *in, *out;
-  size_t room = (size_t)(n * N) * sizeof *in;
-  OK(cudaMallocHost((void **)&in, room));
-  OK(cudaMallocHost((void **)&out, room));
+  size_t bytes = (size_t)(n * N) * sizeof *in;
+  OK(cudaMallocHost((void **)&in, bytes));
+  OK(cudaMallocHost((void **)&out, bytes));
   pthread_barrier_wait(r->barrier); /* pinning memory waits for every device */
   for (int i = 0; i < n * N; i++) in[i] = 1000 * me + i;
 #define RUN(call)                                                                                  \
-  memset(out, 0xff, room);                                                                         \
+  memset(out, 0xff, bytes);                                                                        \
   OK(call);                                                                                        \
   OK(cudaStreamSynchronize(r->stream))
   RUN(ncclAllGather(in, out, N, ncclInt32, r->comm, r->stream));
@@ -233,7 +233,7 @@ static void other_collectives(struct rank *r) {
   for (int i = 0; i < n * N; i++) SAME(me == root ? 1000 * (i / N) + i % N : -1, out[i]);
   RUN(ncclScatter(me == root ? in : NULL, out, N, ncclInt32, root, r->comm, r->stream));
   for (int i = 0; i < N; i++) SAME(1000 * root + me * N + i, out[i]);
-  memcpy(out, in, room);
+  memcpy(out, in, bytes);
   OK(ncclBcast(out, N, ncclInt32, 0, r->comm, r->stream));
   OK(ncclReduceScatter(in, in + me * N, N, ncclInt32, ncclMax, r->comm, r->stream)); /* in place */
   OK(cudaStreamSynchronize(r->stream));

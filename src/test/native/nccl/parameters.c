@@ -29,13 +29,13 @@ NCCL_FUNCTION(ncclParamDumpAll)
 enum type { I8, I16, I32, I64, U8, U16, U32, U64, BOOL, CSTR, ENUM };
 static const int sizes[] = {1, 2, 4, 8, 1, 2, 4, 8, 1, 0, 4};
 
-/* A numeric value is stored as its bits, little-endian; `shown` is its text, NULL: the number itself. */
+/* A numeric value is stored as its bits, little-endian; `text` is its printed form, NULL: the number. */
 struct ncclParamHandle {
   const char *key;
   enum type type;
   bool published;
   uint64_t number;
-  const char *shown;
+  const char *text;
 };
 
 static struct ncclParamHandle registry[] = {
@@ -86,7 +86,7 @@ static bool is_signed(enum type type) { return type <= I64; }
 static void text_of(const struct ncclParamHandle *p, char text[TEXT_BYTES]) {
   const char *set = getenv(p->key);
   if (set) snprintf(text, TEXT_BYTES, "%s", set);
-  else if (p->shown) snprintf(text, TEXT_BYTES, "%s", p->shown);
+  else if (p->text) snprintf(text, TEXT_BYTES, "%s", p->text);
   else if (is_signed(p->type)) snprintf(text, TEXT_BYTES, "%" PRId64, (int64_t)p->number);
   else snprintf(text, TEXT_BYTES, "%" PRIu64, p->number);
 }

@@ -106,6 +106,7 @@ class DirectBufferTest {
         "memory has 7 bytes left; that must be a multiple of 4, the size of FLOAT32",
         refused(direct(7), DataType.FLOAT32));
     String misaligned = refused(direct(9).position(1), DataType.FLOAT32);
-    assertTrue(misaligned.endsWith("; it must be a multiple of 4, the size of FLOAT32"), misaligned);
+    assertTrue(
+        misaligned.endsWith("; it must be a multiple of 4, the size of FLOAT32"), misaligned);
   }
 }

@@ -15,15 +15,15 @@ import java.util.function.Predicate;
 
 /** Checks the cells of one drill and writes them to {@code target/hang-drill}. */
 public final class DrillTable {
-  private final String where;
+  private final String backend;
   private final List<String> rows = new ArrayList<>();
   private final Set<String> cells = new HashSet<>();
   private final List<String> wrong = new ArrayList<>();
 
   /** Starts the table of one backend and transport. */
-  public DrillTable(String where) {
-    this.where = where;
-    rows.add("| where | collective | rank 2 is | rank | ends with | ms | |");
+  public DrillTable(String backend) {
+    this.backend = backend;
+    rows.add("| backend | collective | fault of rank 2 | rank | outcome | ms | note |");
     rows.add("|---|---|---|---|---|---|---|");
   }
 
@@ -49,7 +49,7 @@ public final class DrillTable {
     String row =
         "| %s | %s | %s | %d | %s | %d | %s |"
             .formatted(
-                where, operation.method(), fault, rank, outcome.text(), outcome.millis(), note);
+                backend, operation.method(), fault, rank, outcome.text(), outcome.millis(), note);
     rows.add(row);
     if (!expected.test(outcome.text()) || !inTime) {
       wrong.add(row + (inTime ? "" : " not between " + least + " and " + most + " ms"));
@@ -59,7 +59,8 @@ public final class DrillTable {
   /** Adds a cell that cannot occur. */
   public void addImpossible(Operation operation, DrillFault fault, String why) {
     cells.add(operation + " " + fault);
-    rows.add("| %s | %s | %s | - | - | - | %s |".formatted(where, operation.method(), fault, why));
+    rows.add(
+        "| %s | %s | %s | - | - | - | %s |".formatted(backend, operation.method(), fault, why));
   }
 
   /**
@@ -69,14 +70,14 @@ public final class DrillTable {
    */
   public void finish(int expected) {
     String text = String.join("\n", rows) + "\n";
-    Path file = Path.of("target", "hang-drill", where.replaceAll("[^a-zA-Z]+", "-") + ".md");
+    Path file = Path.of("target", "hang-drill", backend.replaceAll("[^a-zA-Z]+", "-") + ".md");
     try {
       Files.createDirectories(file.getParent());
       Files.writeString(file, text);
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
-    System.out.println("hang drill, " + where + ": " + cells.size() + " cells in " + file);
+    System.out.println("hang drill, " + backend + ": " + cells.size() + " cells in " + file);
     assertEquals(List.of(), wrong, () -> wrong.size() + " cells are wrong");
     assertEquals(expected, cells.size());
   }

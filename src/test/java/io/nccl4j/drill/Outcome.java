@@ -16,7 +16,7 @@ import java.util.Optional;
  */
 public record Outcome(String text, long millis) {
   /** The text of a call that succeeded with the expected values. */
-  public static final String RIGHT = "right values";
+  public static final String RIGHT = "correct values";
 
   /**
    * Makes a call and waits for its result. A rank whose own part succeeds although the others fail

@@ -78,7 +78,7 @@ class ChangingCommunicatorsTest {
             .withMaxCtas(4)
             .withMinCtas(2)
             .withMaxP2pPeers(3);
-    try (Communicator comm = alone(config)) {
+    try (Communicator comm = singleRank(config)) {
       assertEquals(config, NcclCommunicator.of(comm).configFields());
       MemorySegment read = StandIn.lastConfig();
       assertEquals("read", ncclConfig_t.commName(read).getString(0));
@@ -92,7 +92,7 @@ class ChangingCommunicatorsTest {
 
   @Test
   void childMadeByTheContractKeepsNcclConfigFields() {
-    try (Communicator comm = alone(CONFIG.withTrafficClass(5));
+    try (Communicator comm = singleRank(CONFIG.withTrafficClass(5));
         Communicator child = comm.split(0, 0, COMMON.withName("child"))) {
       assertEquals(5, ncclConfig_t.trafficClass(StandIn.lastConfig()));
       assertEquals(
@@ -120,7 +120,7 @@ class ChangingCommunicatorsTest {
           assertThrows(IllegalArgumentException.class, () -> NcclCommunicator.of(other));
       assertTrue(refused.getMessage().contains("of the backend reference"), refused::toString);
     }
-    try (Communicator comm = alone(CONFIG)) {
+    try (Communicator comm = singleRank(CONFIG)) {
       assertSame(comm, NcclCommunicator.of(comm).communicator());
     }
   }
@@ -190,7 +190,7 @@ class ChangingCommunicatorsTest {
 
   @Test
   void communicatorCanBeClosedAfterFailedRevoke() {
-    Communicator comm = alone(CONFIG);
+    Communicator comm = singleRank(CONFIG);
     StandIn.fail("ncclCommRevoke", 3, 1);
     NcclException failed = assertThrows(NcclException.class, NcclCommunicator.of(comm)::revoke);
     assertEquals("ncclCommRevoke", failed.function());
@@ -307,11 +307,11 @@ class ChangingCommunicatorsTest {
 
   @Test
   void stageOfCallInProgressTimesOut() throws Exception {
-    Communicator comm = alone(SHORT_TIMEOUT);
+    Communicator comm = singleRank(SHORT_TIMEOUT);
     StandIn.trap(4);
     StandIn.hold(-1);
     assertTimesOut(NcclCommunicator.of(comm).splitAsync(0, 0, SHORT_TIMEOUT));
-    Communicator other = alone(NON_BLOCKING, 0);
+    Communicator other = singleRank(NON_BLOCKING, 0);
     StandIn.hold(-1);
     CompletionStage<Void> closing = NcclCommunicator.of(other).closeAsync();
     Throwable late = failure(closing, 20);
@@ -319,9 +319,9 @@ class ChangingCommunicatorsTest {
     comm.abort();
   }
 
-  private Communicator alone(NcclConfig config, int hold) {
+  private Communicator singleRank(NcclConfig config, int hold) {
     StandIn.hold(hold);
-    return alone(NcclConfig.of(config.common().withTimeout(Duration.ofSeconds(2))));
+    return singleRank(NcclConfig.of(config.common().withTimeout(Duration.ofSeconds(2))));
   }
 
   @Test
@@ -344,7 +344,7 @@ class ChangingCommunicatorsTest {
     assertThrows(
         NullPointerException.class,
         () -> NcclBackend.of(backend).communicatorAsync((UniqueId) null, 1, 0, CONFIG));
-    try (Communicator comm = alone(CONFIG)) {
+    try (Communicator comm = singleRank(CONFIG)) {
       assertThrows(
           IllegalArgumentException.class,
           () -> NcclCommunicator.of(comm).splitAsync(-1, 0, CONFIG));
@@ -371,7 +371,7 @@ class ChangingCommunicatorsTest {
     closeAll(ranks);
   }
 
-  private Communicator alone(NcclConfig config) {
+  private Communicator singleRank(NcclConfig config) {
     return NcclBackend.of(backend).newCommunicator(backend.newUniqueId(), 1, 0, config);
   }
 

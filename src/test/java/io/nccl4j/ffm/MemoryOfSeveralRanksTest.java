@@ -44,7 +44,7 @@ class MemoryOfSeveralRanksTest {
 
   @Test
   void bufferCloseDoesNotWaitForMissingPeer() {
-    try (Sharing two = new Sharing()) {
+    try (TwoRanks two = new TwoRanks()) {
       Buffer spare = two.backend.newBuffer(DEVICE, DataType.INT32, 64);
       Buffer registrable =
           NcclBackend.of(two.backend).newRegistrableBuffer(DEVICE, DataType.INT32, 64);
@@ -62,7 +62,7 @@ class MemoryOfSeveralRanksTest {
 
   @Test
   void memoryOfSameSizeIsReused() {
-    try (Sharing two = new Sharing()) {
+    try (TwoRanks two = new TwoRanks()) {
       Buffer first = two.backend.newBuffer(DEVICE, DataType.INT32, 1000);
       long address = first.address();
       first.close();
@@ -81,7 +81,7 @@ class MemoryOfSeveralRanksTest {
   void retainedMemoryIsFreedWhenTheRanksClose() {
     long before = StandIn.live("memory");
     long pinned = StandIn.live("pinned");
-    try (Sharing two = new Sharing()) {
+    try (TwoRanks two = new TwoRanks()) {
       long open = StandIn.live("memory");
       two.backend.newBuffer(DEVICE, DataType.INT32, 1000).close();
       NcclBackend.of(two.backend).newRegistrableBuffer(DEVICE, DataType.INT32, 1000).close();
@@ -93,7 +93,7 @@ class MemoryOfSeveralRanksTest {
 
   @Test
   void retainedMemoryIsFreedWhenMemoryIsShort() {
-    try (Sharing two = new Sharing()) {
+    try (TwoRanks two = new TwoRanks()) {
       two.backend.newBuffer(DEVICE, DataType.INT8, 3 << 20).close();
       StandIn.setMemory(4 << 20);
       try (Buffer other = two.backend.newBuffer(DEVICE, DataType.INT8, 2 << 20)) {
@@ -104,7 +104,7 @@ class MemoryOfSeveralRanksTest {
 
   @Test
   void retainedMemoryOfOtherKindIsFreedWhenMemoryIsShort() {
-    try (Sharing two = new Sharing()) {
+    try (TwoRanks two = new TwoRanks()) {
       NcclBackend.of(two.backend).newRegistrableBuffer(DEVICE, DataType.INT8, 3 << 20).close();
       StandIn.setMemory(4 << 20);
       try (Buffer other = two.backend.newBuffer(DEVICE, DataType.INT8, 2 << 20)) {
@@ -116,7 +116,7 @@ class MemoryOfSeveralRanksTest {
   @Test
   void splitWithoutColorRetainsNoMemory() {
     long before = StandIn.live("memory");
-    try (Sharing two = new Sharing()) {
+    try (TwoRanks two = new TwoRanks()) {
       Group.run(() -> two.ranks.forEach(Communicator::splitNoColor));
     }
     try (Backend backend = NcclBackend.open()) {
@@ -128,10 +128,10 @@ class MemoryOfSeveralRanksTest {
   @Test
   void memoryOfASingleRankIsFreedAtOnce() {
     try (Backend backend = NcclBackend.open();
-        Communicator alone =
+        Communicator single =
             backend.newCommunicators(CommunicatorConfig.defaults(), DEVICE).getFirst()) {
       long before = StandIn.live("memory");
-      Buffer buffer = alone.newBuffer(DataType.INT32, 1000);
+      Buffer buffer = single.newBuffer(DataType.INT32, 1000);
       assertEquals(before + 1, StandIn.live("memory"));
       buffer.close();
       assertEquals(before, StandIn.live("memory"));
@@ -140,7 +140,7 @@ class MemoryOfSeveralRanksTest {
 
   @Test
   void firstUploadDoesNotWaitForMissingPeer() {
-    try (Sharing two = new Sharing()) {
+    try (TwoRanks two = new TwoRanks()) {
       Stream copying = two.ranks.get(1).newStream();
       Buffer target = two.backend.newBuffer(DEVICE, DataType.INT32, 1);
       two.allReduceOf(0);
@@ -158,7 +158,7 @@ class MemoryOfSeveralRanksTest {
   }
 
   /** Two ranks on one device, each with a stream and a value. */
-  private static final class Sharing implements AutoCloseable {
+  private static final class TwoRanks implements AutoCloseable {
     private final Backend backend = NcclBackend.open();
     private final List<Communicator> ranks =
         backend.newCommunicators(CommunicatorConfig.defaults(), DEVICE, DEVICE);
@@ -166,7 +166,7 @@ class MemoryOfSeveralRanksTest {
     private final List<Buffer> values =
         ranks.stream().map(rank -> rank.newBuffer(DataType.INT32, 1)).toList();
 
-    Sharing() {
+    TwoRanks() {
       for (int rank = 0; rank < 2; rank++) {
         values.get(rank).fill((byte) (rank + 1), streams.get(rank));
       }

@@ -89,7 +89,7 @@ class PitfallsTest {
   @Test
   void trap3RefusedDestroyLeavesNoGroupOpenInCallingThread() {
     StandIn.trap(3);
-    Communicator comm = alone(CONFIG);
+    Communicator comm = singleRank(CONFIG);
     StandIn.fail("ncclCommDestroy", 4, 1);
     assertThrows(NcclException.class, comm::close);
     comm.close();
@@ -100,7 +100,7 @@ class PitfallsTest {
 
   /** Checks that no group is open: in an open group the sum would never be computed. */
   private void assertNoGroupIsOpen() {
-    try (Communicator comm = alone(CONFIG);
+    try (Communicator comm = singleRank(CONFIG);
         Stream stream = comm.newStream();
         Buffer from = comm.newBuffer(DataType.INT32, 1);
         Buffer to = comm.newBuffer(DataType.INT32, 1)) {
@@ -143,7 +143,7 @@ class PitfallsTest {
   void trap4PointerWrittenAfterTimeoutHasValidMemory() throws Exception {
     StandIn.trap(4);
     CommunicatorConfig shortTimeout = NON_BLOCKING.withTimeout(Duration.ofMillis(200));
-    Communicator parent = alone(shortTimeout);
+    Communicator parent = singleRank(shortTimeout);
     StandIn.hold(1_000);
     NcclTimeoutException thrown =
         assertThrows(NcclTimeoutException.class, () -> parent.split(0, 0, shortTimeout));
@@ -163,7 +163,7 @@ class PitfallsTest {
 
   @Test
   void trap5RankSizeAndDeviceAreKnownDuringPendingCall() throws Exception {
-    Communicator comm = alone(NON_BLOCKING);
+    Communicator comm = singleRank(NON_BLOCKING);
     long queries = rankQueries();
     StandIn.hold(500);
     CompletionStage<Communicator> pending =
@@ -210,7 +210,7 @@ class PitfallsTest {
 
   @Test
   void trap6RankWithoutColorGetsNoCommunicator() {
-    try (Communicator comm = alone(CONFIG)) {
+    try (Communicator comm = singleRank(CONFIG)) {
       comm.splitNoColor();
       assertEquals(1, communicators.live());
       assertEquals(9, sum(comm, 9), "the parent is still usable");
@@ -262,7 +262,7 @@ class PitfallsTest {
 
   @Test
   void trap8RevokedCommunicatorIsDestroyedNotFinalized() {
-    Communicator comm = alone(CONFIG);
+    Communicator comm = singleRank(CONFIG);
     NcclCommunicator.of(comm).revoke();
     comm.close();
     assertEquals(0, StandIn.calls("ncclCommFinalize"));
@@ -280,8 +280,8 @@ class PitfallsTest {
 
   @Test
   void trap12MixOfBlockingAndNonBlockingIsRefused() {
-    try (Communicator blocking = alone(CONFIG);
-        Communicator other = alone(NON_BLOCKING);
+    try (Communicator blocking = singleRank(CONFIG);
+        Communicator other = singleRank(NON_BLOCKING);
         Stream stream = blocking.newStream();
         Buffer value = blocking.newBuffer(DataType.INT32, 1);
         Buffer another = blocking.newBuffer(DataType.INT32, 1)) {
@@ -301,7 +301,7 @@ class PitfallsTest {
 
   @Test
   void trap12MixOfInitAndCommunicationIsRefused() {
-    try (Communicator comm = alone(CONFIG);
+    try (Communicator comm = singleRank(CONFIG);
         Stream stream = comm.newStream();
         Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       long made = StandIn.calls("ncclCommInitRankConfig");
@@ -324,7 +324,7 @@ class PitfallsTest {
   @Test
   void trap13SecondThreadIsRefusedWithoutHarm() throws Exception {
     StandIn.trap(13);
-    try (Communicator comm = alone(CONFIG);
+    try (Communicator comm = singleRank(CONFIG);
         Stream stream = comm.newStream();
         Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       Thread first =
@@ -349,12 +349,12 @@ class PitfallsTest {
     }
   }
 
-  /** NCCL calls this unsafe, but ranks that share a GPU always do it: docs/threads.md. */
+  /** NCCL calls this unsafe, but ranks that share a GPU always do it; see docs/threads.md. */
   @Test
   void trap13TwoThreadsMayUseTwoCommunicatorsOfOneDevice() throws Exception {
     StandIn.trap(13);
-    try (Communicator first = alone(CONFIG);
-        Communicator second = alone(CONFIG)) {
+    try (Communicator first = singleRank(CONFIG);
+        Communicator second = singleRank(CONFIG)) {
       assertEquals(first.device(), second.device());
       FutureTask<Integer> other = new FutureTask<>(() -> sum(first, 3));
       Thread thread = Thread.ofPlatform().daemon().start(other);
@@ -370,7 +370,7 @@ class PitfallsTest {
 
   @Test
   void trap13AbortLetsTheThreadInsideNcclFree() throws Exception {
-    Communicator comm = alone(NON_BLOCKING);
+    Communicator comm = singleRank(NON_BLOCKING);
     try (Stream stream = comm.newStream();
         Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       StandIn.hold(-1);
@@ -435,7 +435,7 @@ class PitfallsTest {
     }
   }
 
-  private Communicator alone(CommunicatorConfig config) {
+  private Communicator singleRank(CommunicatorConfig config) {
     return backend.newCommunicator(backend.newUniqueId(), 1, 0, config);
   }
 

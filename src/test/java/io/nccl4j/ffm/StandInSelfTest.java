@@ -35,7 +35,8 @@ class StandInSelfTest {
     assertTrue(
         last.startsWith("selftest: ") && last.endsWith("ok"), () -> String.join("\n", output));
     if (newest) {
-      assertTrue(output.contains("selftest: a state query during the end of a group"), output::toString);
+      assertTrue(
+          output.contains("selftest: a state query during the end of a group"), output::toString);
     } else {
       assertTrue(last.endsWith("as NCCL " + code + ": ok"), last);
     }

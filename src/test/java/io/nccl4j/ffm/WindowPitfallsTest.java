@@ -246,10 +246,10 @@ class WindowPitfallsTest {
           "of non-blocking Communicator[rank 0",
           () -> nonBlocking.rank(0).allReduce(value, value, ReduceOp.SUM, nonBlocking.stream(0)));
     }
-    try (Communicator alone =
+    try (Communicator single =
         pair.backend().newCommunicator(pair.backend().newUniqueId(), 1, 0, CONFIG)) {
       assertEstimateRefused(
-          "it is of one rank", () -> alone.allReduce(value, value, ReduceOp.SUM, pair.stream(0)));
+          "it is of one rank", () -> single.allReduce(value, value, ReduceOp.SUM, pair.stream(0)));
     }
     assertEstimateRefused(
         "operations of one group have no order",
