@@ -21,7 +21,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
-/** What is said of null collections and of null in one, in calls that only NCCL has. */
+/** Tests the messages for null collections and null elements in calls that only NCCL has. */
 @OnStandIn
 class NullElementsTest {
   private static final NcclConfig CONFIG = NcclConfig.of(CommunicatorConfig.defaults());

@@ -25,7 +25,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** Two ranks on one GPU, which NCCL can be told to allow, share no stream in a group. */
+/** Tests that two ranks on one GPU, which NCCL can allow, may not share a stream in a group. */
 @OnStandIn
 class SharedStreamTest {
   private static final String SEVERAL_RANKS = "NCCL_MULTI_RANK_GPU_ENABLE";
@@ -58,7 +58,7 @@ class SharedStreamTest {
   }
 
   @Test
-  void aGroupOfTwoRanksOnOneStreamIsRefusedBeforeAnyNativeCall() {
+  void groupOfTwoRanksOnOneStreamIsRefused() {
     try (Backend backend = Backend.nccl()) {
       List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 0);
       try (Stream shared = backend.newStream(0);
