@@ -321,6 +321,17 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
+   * Makes a communicator whose ranks are all in this process with the default configuration, as
+   * {@link #newCommunicators(int[], CommunicatorConfig)} does.
+   *
+   * @param devices the device of each rank; at least one
+   * @return the ranks' ends, for the caller to close
+   */
+  public CommunicatorList newCommunicators(int... devices) {
+    return newCommunicators(devices, CommunicatorConfig.defaults());
+  }
+
+  /**
    * Makes a communicator whose ranks are all in this process, one per device listed, rank 0 first.
    * The ranks are made together, each in a thread of its own. C: as {@code ncclCommInitAll}, by
    * {@code ncclCommInitRankConfig}.
@@ -330,23 +341,23 @@ public final class Backend implements AutoCloseable {
    * collective of two ranks, called by one thread outside a group, is refused with an {@link
    * IllegalStateException}; a thread for each rank needs no group.
    *
-   * @param config timeout, name and whether blocking; its device is not looked at
    * @param devices the device of each rank; at least one
+   * @param config timeout, name and whether blocking; its device is not used
    * @return the ranks' ends, for the caller to close
    * @throws IllegalArgumentException if there is no device, or none of such a number
    * @throws IllegalStateException if called in a group, or if the backend is closed
    * @throws NcclException if the library failed, or the time has passed
    */
-  public List<Communicator> newCommunicators(CommunicatorConfig config, int... devices) {
+  public CommunicatorList newCommunicators(int[] devices, CommunicatorConfig config) {
     checkOpen();
-    Objects.requireNonNull(config, "config");
     Objects.requireNonNull(devices, "devices");
+    Objects.requireNonNull(config, "config");
     if (devices.length == 0) {
       throw new IllegalArgumentException("devices is empty; there must be one for each rank");
     }
     if (Group.current() != null) {
       throw new IllegalStateException(
-          "communicators makes a group of its own and cannot be called in one");
+          "newCommunicators makes a group and cannot be called in one");
     }
     for (int device : devices) {
       checkDevice(device);
@@ -359,7 +370,7 @@ public final class Backend implements AutoCloseable {
             made.add(newCommunicator(id, devices.length, rank, config.withDevice(devices[rank])));
           }
         });
-    return List.copyOf(made);
+    return new CommunicatorList(made);
   }
 
   /**

@@ -63,7 +63,7 @@ public final class ForgottenOwners {
     CommunicatorConfig config = CommunicatorConfig.defaults().withName(name);
     List<String> descriptions = new ArrayList<>();
     List<Thread> threads = new ArrayList<>();
-    for (Communicator rank : backend.newCommunicators(config, 0, 1)) {
+    for (Communicator rank : backend.newCommunicators(new int[] {0, 1}, config)) {
       Stream stream = rank.newStream();
       descriptions.add(rank.toString());
       descriptions.add(describe(stream));

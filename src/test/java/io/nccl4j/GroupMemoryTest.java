@@ -27,7 +27,7 @@ class GroupMemoryTest {
   @BeforeEach
   void open() {
     backend = Backend.reference(1);
-    comm = backend.newCommunicators(CommunicatorConfig.defaults(), 0).getFirst();
+    comm = backend.newCommunicators(0).getFirst();
     stream = comm.newStream();
     memory = comm.newBuffer(DataType.INT32, ELEMENTS);
   }

@@ -71,7 +71,7 @@ class LeakTest {
 
   @Test
   void forgottenStreamIsReportedWhileItsCommunicatorIsOpen() {
-    try (Communicator only = backend.newCommunicators(CommunicatorConfig.defaults(), 0).getFirst();
+    try (Communicator only = backend.newCommunicators(0).getFirst();
         Buffer data = only.newBuffer(DataType.INT32, 1000)) {
       String forgotten = reduceAndForgetStream(only, data);
       collectUntil(() -> reports(forgotten) > 0);
@@ -96,7 +96,7 @@ class LeakTest {
 
   private static String reduceAndForgetCommunicator(Backend backend, Stream stream) {
     CommunicatorConfig config = CommunicatorConfig.defaults().withName("stream kept");
-    Communicator only = backend.newCommunicators(config, 0).getFirst();
+    Communicator only = backend.newCommunicators(new int[] {0}, config).getFirst();
     try (Buffer data = only.newBuffer(DataType.INT32, 1000)) {
       data.fill((byte) 1, stream);
       only.allReduce(data, data, ReduceOp.SUM, stream);
@@ -118,7 +118,7 @@ class LeakTest {
   @Test
   void abortedCommunicatorIsNotReported() {
     backend
-        .newCommunicators(CommunicatorConfig.defaults().withName("aborted"), 0, 1)
+        .newCommunicators(new int[] {0, 1}, CommunicatorConfig.defaults().withName("aborted"))
         .forEach(Communicator::abort);
     String forgotten = ForgottenOwners.forgetStream(backend);
     collectUntil(() -> reports(forgotten) > 0);
@@ -127,7 +127,7 @@ class LeakTest {
 
   @Test
   void streamWithPendingWorkIsRetainedUntilItIsDone() throws Exception {
-    List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(0, 1);
     try (Buffer mine = backend.newBuffer(0, DataType.INT32, 2);
         Buffer others = backend.newBuffer(1, DataType.INT32, 2);
         Stream stream = backend.newStream(1);
@@ -156,7 +156,7 @@ class LeakTest {
 
   @Test
   void streamClosedTooEarlyIsRetainedForItsCommunicator() throws Exception {
-    List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(0, 1);
     Buffer mine = backend.newBuffer(0, DataType.INT32, 1);
     Event done = backend.newEvent(0);
     String thread = closeTooEarly(ranks.getFirst(), mine, done);

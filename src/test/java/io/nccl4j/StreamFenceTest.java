@@ -21,7 +21,7 @@ class StreamFenceTest {
   @BeforeEach
   void enqueueBlockedCollective() {
     backend = Backend.reference(2);
-    ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
+    ranks = backend.newCommunicators(0, 1);
     stream = backend.newStream(0);
     Buffer waiting = backend.newBuffer(0, DataType.INT32, 1);
     ranks.getFirst().allReduce(waiting, waiting, ReduceOp.SUM, stream);

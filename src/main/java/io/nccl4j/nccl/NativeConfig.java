@@ -44,7 +44,7 @@ final class NativeConfig {
    */
   static void check(NcclConfig config, NcclVersion library) {
     config.checkConsistent();
-    if (config.unsupported() == UnsupportedConfigPolicy.REFUSE) {
+    if (config.unsupportedConfigPolicy() == UnsupportedConfigPolicy.REFUSE) {
       config
           .fields()
           .forEach(
@@ -60,7 +60,7 @@ final class NativeConfig {
    */
   static void checkName(NcclConfig config, NcclVersion library) {
     String name = config.common().name();
-    if (!name.isEmpty() && config.unsupported() == UnsupportedConfigPolicy.REFUSE) {
+    if (!name.isEmpty() && config.unsupportedConfigPolicy() == UnsupportedConfigPolicy.REFUSE) {
       library.require(NAMES_SINCE, "ncclConfig_t.commName = " + name);
     }
   }

@@ -351,7 +351,7 @@ public final class NcclBackend {
    * @throws IllegalArgumentException if an argument is out of range
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
-  public CompletionStage<Communicator> communicatorAsync(
+  public CompletionStage<Communicator> newCommunicatorAsync(
       UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
     CommInit init = new CommInit.Init(id, worldSize, rank);
@@ -372,7 +372,7 @@ public final class NcclBackend {
    * @throws IllegalArgumentException if an argument is out of range, or an id is repeated
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
-  public CompletionStage<Communicator> communicatorAsync(
+  public CompletionStage<Communicator> newCommunicatorAsync(
       List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
     CommInit.InitScalable init = scalable(ids, worldSize, rank);
     return Contract.get().connectedAsync(unconnected(init.ids(), init, worldSize, rank, config));

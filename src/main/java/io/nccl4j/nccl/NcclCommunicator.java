@@ -74,8 +74,8 @@ public final class NcclCommunicator {
   }
 
   /** {@return the configuration of this communicator, including the NCCL-specific settings} */
-  public NcclConfig configFields() {
-    return driver.configFields();
+  public NcclConfig config() {
+    return driver.config();
   }
 
   /**

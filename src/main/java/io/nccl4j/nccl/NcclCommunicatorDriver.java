@@ -33,7 +33,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   private final CommunicatorHandle handle;
   private final CommunicatorContext context;
   private final int computeCapability;
-  private final NcclConfig configFields;
+  private final NcclConfig config;
   private final CommInit init;
   // NCCL does not expose which communicator a rank belongs to. This key identifies the call that
   // created it, which is the same call in the same order on every rank.
@@ -62,7 +62,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     init.check(library);
     NativeConfig.check(config, library);
     this.computeCapability = computeCapability;
-    this.configFields = config;
+    this.config = config;
     this.init = init;
     this.context = context;
     this.handle =
@@ -80,8 +80,8 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
         new CommunicatorEnd(communicator, registrations, suspension, children, this::noMoreKernels);
   }
 
-  NcclConfig configFields() {
-    return configFields;
+  NcclConfig config() {
+    return config;
   }
 
   NativeCommunicator communicator() {
@@ -131,7 +131,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   /** Returns a child that inherits its parent's NCCL-specific settings. */
   private CommunicatorDriver inheriting(CommInit childInit, CommunicatorContext child) {
-    return driver(configFields.withCommon(child.config()), childInit, child);
+    return driver(config.withCommon(child.config()), childInit, child);
   }
 
   /** Returns a child with NCCL-specific settings that differ from its parent's. */
@@ -174,9 +174,9 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   private void initialize() {
     try (Arena arena = Arena.ofConfined()) {
       init.initialize(
-          communicator, NativeConfig.of(configFields, communicator.library(), arena), arena);
+          communicator, NativeConfig.of(config, communicator.library(), arena), arena);
       // NCCL's configuration files may have set the variable in the meantime.
-      handle.publish(NativeConfig.blocking(configFields));
+      handle.publish(NativeConfig.blocking(config));
       if (handle.created()) {
         communicator.settle(nccl_h.ncclSuccess(), init.function());
         context.setRank(

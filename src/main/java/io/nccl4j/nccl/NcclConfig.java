@@ -17,7 +17,7 @@ import java.util.OptionalInt;
  *
  * <p>NCCL would ignore a setting that is newer than the loaded library. Creating a communicator
  * with one therefore fails with an {@link UnsupportedNcclVersionException}, or logs a warning after
- * {@link #withUnsupported}. The same applies to a communicator's name, which needs NCCL 2.27; if
+ * {@link #withUnsupportedConfigPolicy}. The same applies to a communicator's name, which needs NCCL 2.27; if
  * only a {@link CommunicatorConfig} was given, an unsupported name is always just a warning.
  *
  * <p>C: {@code ncclConfig_t}, from NCCL 2.14 on.
@@ -33,7 +33,7 @@ public final class NcclConfig {
   private final CommunicatorConfig common;
   private final Map<ConfigField, Integer> fields;
   private final String netName;
-  private final UnsupportedConfigPolicy unsupported;
+  private final UnsupportedConfigPolicy unsupportedConfigPolicy;
 
   private NcclConfig(
       CommunicatorConfig common,
@@ -43,7 +43,7 @@ public final class NcclConfig {
     this.common = common;
     this.fields = fields;
     this.netName = netName;
-    this.unsupported = unsupported;
+    this.unsupportedConfigPolicy = unsupported;
   }
 
   /**
@@ -72,7 +72,7 @@ public final class NcclConfig {
    * @param value the settings
    */
   public NcclConfig withCommon(CommunicatorConfig value) {
-    return new NcclConfig(Objects.requireNonNull(value, "common"), fields, netName, unsupported);
+    return new NcclConfig(Objects.requireNonNull(value, "common"), fields, netName, unsupportedConfigPolicy);
   }
 
   /**
@@ -80,13 +80,13 @@ public final class NcclConfig {
    *
    * @param value the policy
    */
-  public NcclConfig withUnsupported(UnsupportedConfigPolicy value) {
+  public NcclConfig withUnsupportedConfigPolicy(UnsupportedConfigPolicy value) {
     return new NcclConfig(common, fields, netName, Objects.requireNonNull(value, "unsupported"));
   }
 
   /** {@return the policy for settings that the loaded library is too old for} */
-  public UnsupportedConfigPolicy unsupported() {
-    return unsupported;
+  public UnsupportedConfigPolicy unsupportedConfigPolicy() {
+    return unsupportedConfigPolicy;
   }
 
   /**
@@ -153,7 +153,7 @@ public final class NcclConfig {
       throw new IllegalArgumentException(
           "netName is \"" + value + "\"; it must name a network and contain no NUL character");
     }
-    return new NcclConfig(common, fields, value, unsupported);
+    return new NcclConfig(common, fields, value, unsupportedConfigPolicy);
   }
 
   /** {@return the value of {@link #withNetName}, or empty if not set} */
@@ -356,7 +356,7 @@ public final class NcclConfig {
     Map<ConfigField, Integer> changed = new EnumMap<>(ConfigField.class);
     changed.putAll(fields);
     changed.put(setting, value);
-    return new NcclConfig(common, changed, netName, unsupported);
+    return new NcclConfig(common, changed, netName, unsupportedConfigPolicy);
   }
 
   private OptionalInt number(ConfigField setting) {
@@ -403,12 +403,12 @@ public final class NcclConfig {
         && common.equals(that.common)
         && fields.equals(that.fields)
         && Objects.equals(netName, that.netName)
-        && unsupported == that.unsupported;
+        && unsupportedConfigPolicy == that.unsupportedConfigPolicy;
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(common, fields, netName, unsupported);
+    return Objects.hash(common, fields, netName, unsupportedConfigPolicy);
   }
 
   @Override
@@ -417,6 +417,6 @@ public final class NcclConfig {
     fields.forEach(
         (setting, value) -> text.append(", ").append(setting.field()).append('=').append(value));
     netName().ifPresent(name -> text.append(", netName=").append(name));
-    return text.append(", unsupported=").append(unsupported).append(']').toString();
+    return text.append(", unsupported=").append(unsupportedConfigPolicy).append(']').toString();
   }
 }

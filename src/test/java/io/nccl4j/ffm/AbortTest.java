@@ -157,7 +157,7 @@ class AbortTest {
 
   @Test
   void abortedWorkIsReportedAfterClose() {
-    List<Communicator> ranks = backend.newCommunicators(CONFIG, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, CONFIG);
     Communicator waiting = ranks.getFirst();
     try (Stream stream = waiting.newStream();
         Buffer value = waiting.newBuffer(DataType.INT32, 1)) {
@@ -172,7 +172,7 @@ class AbortTest {
   @Test
   void closedStreamWithStuckWorkMakesCloseAbort() {
     long before = StandIn.live("communicator");
-    List<Communicator> ranks = backend.newCommunicators(SHORT_TIMEOUT, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT);
     Communicator waiting = ranks.getFirst();
     long streams = StandIn.live("stream");
     Stream stream = waiting.newStream();
@@ -223,7 +223,7 @@ class AbortTest {
 
   @Test
   void callAfterTimedOutSplitNamesTheSplit() {
-    List<Communicator> ranks = backend.newCommunicators(SHORT_TIMEOUT, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT);
     Communicator waiting = ranks.getFirst();
     assertThrows(NcclTimeoutException.class, () -> waiting.split(0, 0));
     try (Stream stream = waiting.newStream();

@@ -79,7 +79,7 @@ class ChangingCommunicatorsTest {
             .withMinCtas(2)
             .withMaxP2pPeers(3);
     try (Communicator comm = singleRank(config)) {
-      assertEquals(config, NcclCommunicator.of(comm).configFields());
+      assertEquals(config, NcclCommunicator.of(comm).config());
       MemorySegment read = StandIn.lastConfig();
       assertEquals("read", ncclConfig_t.commName(read).getString(0));
       assertEquals("Socket", ncclConfig_t.netName(read).getString(0));
@@ -97,7 +97,7 @@ class ChangingCommunicatorsTest {
       assertEquals(5, ncclConfig_t.trafficClass(StandIn.lastConfig()));
       assertEquals(
           CONFIG.withTrafficClass(5).withCommon(COMMON.withName("child")),
-          NcclCommunicator.of(child).configFields());
+          NcclCommunicator.of(child).config());
       NcclCommunicator.of(comm).split(0, 0, CONFIG.withTrafficClass(6)).close();
       assertEquals(6, ncclConfig_t.trafficClass(StandIn.lastConfig()));
     }
@@ -266,7 +266,7 @@ class ChangingCommunicatorsTest {
   void asynchronousFormsComplete() throws Exception {
     StandIn.hold(100);
     UniqueId id = backend.newUniqueId();
-    Communicator comm = await(NcclBackend.of(backend).communicatorAsync(id, 1, 0, NON_BLOCKING));
+    Communicator comm = await(NcclBackend.of(backend).newCommunicatorAsync(id, 1, 0, NON_BLOCKING));
     assertEquals(1, comm.size());
     Communicator child = await(NcclCommunicator.of(comm).splitAsync(0, 0, NON_BLOCKING));
     assertEquals(0, child.rank());
@@ -284,7 +284,7 @@ class ChangingCommunicatorsTest {
                 .shrinkAsync(Set.of(1), ShrinkMode.FINISH_FIRST, NON_BLOCKING));
     assertEquals(1, rest.size());
     List<UniqueId> ids = List.of(backend.newUniqueId());
-    Communicator byIds = await(NcclBackend.of(backend).communicatorAsync(ids, 1, 0, NON_BLOCKING));
+    Communicator byIds = await(NcclBackend.of(backend).newCommunicatorAsync(ids, 1, 0, NON_BLOCKING));
     List<CompletionStage<Void>> closings = new ArrayList<>();
     for (Communicator each : List.of(rest, grown, joined, child, comm, byIds)) {
       closings.add(NcclCommunicator.of(each).closeAsync());
@@ -299,7 +299,7 @@ class ChangingCommunicatorsTest {
   @Test
   void stageTimesOutIfRanksAreMissing() throws Exception {
     UniqueId id = backend.newUniqueId();
-    assertTimesOut(NcclBackend.of(backend).communicatorAsync(id, 2, 0, SHORT_TIMEOUT));
+    assertTimesOut(NcclBackend.of(backend).newCommunicatorAsync(id, 2, 0, SHORT_TIMEOUT));
     List<Communicator> ranks = pair(SHORT_TIMEOUT);
     assertTimesOut(NcclCommunicator.of(ranks.getFirst()).splitAsync(0, 0, SHORT_TIMEOUT));
     ranks.forEach(Communicator::abort);
@@ -330,7 +330,7 @@ class ChangingCommunicatorsTest {
     IllegalStateException refused =
         assertThrows(
             IllegalStateException.class,
-            () -> Group.run(() -> NcclBackend.of(backend).communicatorAsync(id, 1, 0, CONFIG)));
+            () -> Group.run(() -> NcclBackend.of(backend).newCommunicatorAsync(id, 1, 0, CONFIG)));
     assertTrue(refused.getMessage().contains("belongs to no group"), refused::toString);
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
   }
@@ -340,10 +340,10 @@ class ChangingCommunicatorsTest {
     UniqueId id = backend.newUniqueId();
     assertThrows(
         IllegalArgumentException.class,
-        () -> NcclBackend.of(backend).communicatorAsync(id, 1, 1, CONFIG));
+        () -> NcclBackend.of(backend).newCommunicatorAsync(id, 1, 1, CONFIG));
     assertThrows(
         NullPointerException.class,
-        () -> NcclBackend.of(backend).communicatorAsync((UniqueId) null, 1, 0, CONFIG));
+        () -> NcclBackend.of(backend).newCommunicatorAsync((UniqueId) null, 1, 0, CONFIG));
     try (Communicator comm = singleRank(CONFIG)) {
       assertThrows(
           IllegalArgumentException.class,

@@ -149,7 +149,7 @@ class ContextsTest {
 
   private static List<Communicator> twoRanks(Backend backend) throws Exception {
     List<Communicator> ranks =
-        backend.newCommunicators(CommunicatorConfig.defaults(), DEVICE, NEXT_DEVICE);
+        backend.newCommunicators(DEVICE, NEXT_DEVICE);
     // NCCL and this thread may have used other devices: count from here.
     StandIn.reset();
     StandIn.connect(false); // The ranks call one after the other.

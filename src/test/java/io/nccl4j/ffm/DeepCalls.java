@@ -31,7 +31,7 @@ public final class DeepCalls {
     boolean nccl = arguments[0].equals("nccl");
     Backend backend = nccl ? Backend.nccl() : Backend.reference(2);
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(SOON);
-    Communicator comm = backend.newCommunicators(config, 0).getFirst();
+    Communicator comm = backend.newCommunicators(new int[] {0}, config).getFirst();
     Stream stream = comm.newStream();
     Event event = comm.newEvent();
     Buffer send = comm.newBuffer(DataType.INT32, 4);

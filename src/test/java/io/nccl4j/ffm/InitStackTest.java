@@ -67,7 +67,7 @@ class InitStackTest {
       List<CompletionStage<Communicator>> stages = new ArrayList<>();
       for (int rank = 0; rank < RANKS; rank++) {
         stages.add(
-            NcclBackend.of(backend).communicatorAsync(id, RANKS, rank, NcclConfig.of(CONFIG)));
+            NcclBackend.of(backend).newCommunicatorAsync(id, RANKS, rank, NcclConfig.of(CONFIG)));
       }
       List<Communicator> ranks = stages.stream().map(Pair::await).toList();
       assertEquals(List.of(0, 1, 2), ranks.stream().map(Communicator::rank).toList());

@@ -129,7 +129,7 @@ class MemoryOfSeveralRanksTest {
   void memoryOfASingleRankIsFreedAtOnce() {
     try (Backend backend = NcclBackend.open();
         Communicator single =
-            backend.newCommunicators(CommunicatorConfig.defaults(), DEVICE).getFirst()) {
+            backend.newCommunicators(DEVICE).getFirst()) {
       long before = StandIn.live("memory");
       Buffer buffer = single.newBuffer(DataType.INT32, 1000);
       assertEquals(before + 1, StandIn.live("memory"));
@@ -161,7 +161,7 @@ class MemoryOfSeveralRanksTest {
   private static final class TwoRanks implements AutoCloseable {
     private final Backend backend = NcclBackend.open();
     private final List<Communicator> ranks =
-        backend.newCommunicators(CommunicatorConfig.defaults(), DEVICE, DEVICE);
+        backend.newCommunicators(DEVICE, DEVICE);
     private final List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
     private final List<Buffer> values =
         ranks.stream().map(rank -> rank.newBuffer(DataType.INT32, 1)).toList();

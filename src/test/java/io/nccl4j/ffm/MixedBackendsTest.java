@@ -57,9 +57,9 @@ class MixedBackendsTest {
       assertRefused(expected, () -> nccl.newCommunicator(id, 2, 1, CONFIG));
       assertRefused("but this rank uses NCCL", () -> nccl.newCommunicator(id, 2, 1, CONFIG));
       assertRefused(expected, () -> NcclBackend.of(nccl).newCommunicator(id, 2, 1, config));
-      assertRefused(expected, () -> NcclBackend.of(nccl).communicatorAsync(id, 2, 1, config));
+      assertRefused(expected, () -> NcclBackend.of(nccl).newCommunicatorAsync(id, 2, 1, config));
       assertRefused(expected, () -> NcclBackend.of(nccl).newCommunicator(ids, 2, 1, config));
-      assertRefused(expected, () -> NcclBackend.of(nccl).communicatorAsync(ids, 2, 1, config));
+      assertRefused(expected, () -> NcclBackend.of(nccl).newCommunicatorAsync(ids, 2, 1, config));
       assertRefused(expected, () -> nccl.join(id, 2, 1, CONFIG));
       assertRefused(expected, () -> NcclBackend.of(nccl).join(id, 2, 1, config));
       assertRefused(expected, () -> NcclBackend.of(nccl).joinAsync(id, 2, 1, config));

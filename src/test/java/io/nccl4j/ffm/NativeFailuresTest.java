@@ -249,7 +249,7 @@ class NativeFailuresTest {
         assertTimeout(
             Duration.ofSeconds(8),
             () ->
-                assertThrows(NcclException.class, () -> backend.newCommunicators(CONFIG, 0, 1, 2)));
+                assertThrows(NcclException.class, () -> backend.newCommunicators(new int[] {0, 1, 2}, CONFIG)));
     assertSame(NcclResult.INTERNAL_ERROR, thrown.result(), thrown::toString);
   }
 
@@ -405,7 +405,7 @@ class NativeFailuresTest {
   void everythingOpenedIsReleased() {
     Map<String, Long> before = liveObjects();
     try (Backend other = Backend.nccl()) {
-      List<Communicator> all = new ArrayList<>(other.newCommunicators(CONFIG, 0, 1));
+      List<Communicator> all = new ArrayList<>(other.newCommunicators(new int[] {0, 1}, CONFIG));
       Group.run(() -> all.addAll(all.stream().map(c -> c.split(0, c.rank())).toList()));
       try (Stream extra = all.get(0).newStream();
           Event event = all.get(0).newEvent();
@@ -439,7 +439,7 @@ class NativeFailuresTest {
     assertEquals(before.get("communicator"), liveObjects().get("communicator"), "after one");
     StandIn.fail("ncclCommInitRankConfig", 3, 2);
     assertThrows(
-        NcclException.class, () -> backend.newCommunicators(CONFIG.withBlocking(false), 0, 1));
+        NcclException.class, () -> backend.newCommunicators(new int[] {0, 1}, CONFIG.withBlocking(false)));
     // A communicator whose thread is inside NCCL when the other fails is freed by that thread.
     for (int i = 0;
         i < 100 && !before.get("communicator").equals(liveObjects().get("communicator"));

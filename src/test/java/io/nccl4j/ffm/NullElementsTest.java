@@ -33,7 +33,7 @@ class NullElementsTest {
       List<UniqueId> ids = Arrays.asList(pair.backend().newUniqueId(), null);
       String named = "ids has a null element, at index 1";
       refused(named, () -> NcclBackend.of(pair.backend()).newCommunicator(ids, 2, 0, CONFIG));
-      refused(named, () -> NcclBackend.of(pair.backend()).communicatorAsync(ids, 2, 0, CONFIG));
+      refused(named, () -> NcclBackend.of(pair.backend()).newCommunicatorAsync(ids, 2, 0, CONFIG));
       refused(
           "ids",
           () ->

@@ -39,7 +39,7 @@ class OlderBlockedCallTest {
     StandIn.connect(true);
     try (Backend backend = Backend.nccl();
         LogLines log = new LogLines(NcclCommunicator.class)) {
-      List<Communicator> ranks = backend.newCommunicators(CONFIG, 0, 1);
+      List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, CONFIG);
       Communicator comm = ranks.getFirst();
       String nccl = VersionReport.load().nccl();
       try (Stream stream = comm.newStream();

@@ -111,7 +111,7 @@ class OlderReleaseTest {
   }
 
   private void shrinkTwoRanks() {
-    List<Communicator> two = backend.newCommunicators(CONFIG, 0, 1);
+    List<Communicator> two = backend.newCommunicators(new int[] {0, 1}, CONFIG);
     try {
       two.getFirst().shrink(Set.of(1), ShrinkMode.ABORT_FIRST, CONFIG);
     } finally {
@@ -298,7 +298,7 @@ class OlderReleaseTest {
     assertEquals(found, refused.found());
     assertEquals("2.30.0", refused.needed());
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
-    NcclConfig warned = config.withUnsupported(UnsupportedConfigPolicy.WARN);
+    NcclConfig warned = config.withUnsupportedConfigPolicy(UnsupportedConfigPolicy.WARN);
     nccl.newCommunicator(backend.newUniqueId(), 1, 0, warned).close();
     assertEquals(Integer.MIN_VALUE, ncclConfig_t.maxP2pPeers(StandIn.lastConfig()));
     assertEquals(3, ncclConfig_t.maxCTAs(StandIn.lastConfig()));
@@ -319,7 +319,7 @@ class OlderReleaseTest {
     assertThrows(
         UnsupportedNcclVersionException.class, () -> NcclCommunicator.of(comm).split(0, 0, named));
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
-    nccl(named.withUnsupported(UnsupportedConfigPolicy.WARN)).close();
+    nccl(named.withUnsupportedConfigPolicy(UnsupportedConfigPolicy.WARN)).close();
     comm.split(0, 0, named.common()).close();
     assertEquals(1, StandIn.calls("ncclCommSplit"), "a plain configuration only logs a warning");
   }

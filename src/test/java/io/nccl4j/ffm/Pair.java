@@ -28,7 +28,7 @@ final class Pair implements AutoCloseable {
   private final List<Stream> streams;
 
   Pair(CommunicatorConfig config) {
-    ranks = backend.newCommunicators(config, 0, 1);
+    ranks = backend.newCommunicators(new int[] {0, 1}, config);
     streams = ranks.stream().map(Communicator::newStream).toList();
   }
 

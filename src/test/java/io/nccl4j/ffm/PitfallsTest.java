@@ -115,7 +115,7 @@ class PitfallsTest {
   @Test
   void trap4ChildPendingAfterSuccessIsAwaited() {
     StandIn.trap(4);
-    List<Communicator> ranks = backend.newCommunicators(NON_BLOCKING, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, NON_BLOCKING);
     Communicator parent = ranks.getFirst();
     StandIn.hold(150);
     try (Communicator rest = parent.shrink(Set.of(1), ShrinkMode.FINISH_FIRST, NON_BLOCKING)) {
@@ -189,7 +189,7 @@ class PitfallsTest {
 
   @Test
   void trap6ExcludedRanksOfShrinkAreNotModified() {
-    List<Communicator> ranks = backend.newCommunicators(CONFIG, 0, 1, 2, 3);
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1, 2, 3}, CONFIG);
     Set<Integer> excluded = new LinkedHashSet<>(List.of(3, 0));
     List<Communicator> rest = new ArrayList<>();
     Group.run(
@@ -219,7 +219,7 @@ class PitfallsTest {
 
   @Test
   void trap7ExistingCoordinatingAndNewRanksGrow() {
-    List<Communicator> ranks = backend.newCommunicators(CONFIG, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, CONFIG);
     UniqueId id = ranks.getLast().newGrowId();
     List<Communicator> grown = new ArrayList<>();
     Group.run(
@@ -240,7 +240,7 @@ class PitfallsTest {
   void trap8CloseOfOneRankAloneTimesOut() {
     StandIn.trap(8);
     CommunicatorConfig shortTimeout = CONFIG.withTimeout(Duration.ofMillis(300));
-    List<Communicator> ranks = backend.newCommunicators(shortTimeout, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, shortTimeout);
     NcclTimeoutException thrown =
         assertThrows(NcclTimeoutException.class, () -> ranks.getFirst().close());
     assertEquals("ncclCommDestroy", thrown.function());
@@ -252,7 +252,7 @@ class PitfallsTest {
   void trap8RanksOfOneThreadCloseAsynchronously() throws Exception {
     StandIn.trap(8);
     List<CompletionStage<Void>> ends =
-        backend.newCommunicators(CONFIG, 0, 1, 2).stream()
+        backend.newCommunicators(new int[] {0, 1, 2}, CONFIG).stream()
             .map(comm -> NcclCommunicator.of(comm).closeAsync())
             .toList();
     for (CompletionStage<Void> end : ends) {
@@ -395,7 +395,7 @@ class PitfallsTest {
   @Test
   void trap14ObjectsAreMadeOnTheirOwnDevice() {
     StandIn.trap(14);
-    List<Communicator> ranks = backend.newCommunicators(CONFIG, 2, 5);
+    List<Communicator> ranks = backend.newCommunicators(new int[] {2, 5}, CONFIG);
     try {
       for (int i = 0; i < 3; i++) {
         List<Stream> streams = new ArrayList<>();

@@ -60,7 +60,7 @@ class SharedStreamTest {
   @Test
   void groupOfTwoRanksOnOneStreamIsRefused() {
     try (Backend backend = Backend.nccl()) {
-      List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 0);
+      List<Communicator> ranks = backend.newCommunicators(0, 0);
       try (Stream shared = backend.newStream(0);
           Stream own = backend.newStream(0);
           Buffer one = backend.newBuffer(0, DataType.INT32, 1);

@@ -145,7 +145,7 @@ class NcclConfigTest {
     assertEquals(found, thrown.found());
     assertEquals(needed, thrown.needed());
     NativeConfig.check(config, version(needed));
-    NcclConfig warned = config.withUnsupported(UnsupportedConfigPolicy.WARN);
+    NcclConfig warned = config.withUnsupportedConfigPolicy(UnsupportedConfigPolicy.WARN);
     NativeConfig.check(warned, older);
     try (Arena arena = Arena.ofConfined()) {
       NcclConfig none = NcclConfig.defaults();
@@ -260,9 +260,9 @@ class NcclConfigTest {
 
   @Test
   void unsupportedConfigPolicyIsRead() {
-    assertEquals(UnsupportedConfigPolicy.REFUSE, defaults.unsupported());
-    NcclConfig warned = defaults.withUnsupported(UnsupportedConfigPolicy.WARN).withMaxCtas(1);
-    assertEquals(UnsupportedConfigPolicy.WARN, warned.unsupported());
+    assertEquals(UnsupportedConfigPolicy.REFUSE, defaults.unsupportedConfigPolicy());
+    NcclConfig warned = defaults.withUnsupportedConfigPolicy(UnsupportedConfigPolicy.WARN).withMaxCtas(1);
+    assertEquals(UnsupportedConfigPolicy.WARN, warned.unsupportedConfigPolicy());
   }
 
   @Test

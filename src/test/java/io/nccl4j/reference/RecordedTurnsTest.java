@@ -31,7 +31,7 @@ class RecordedTurnsTest {
     try (Recording recording = new Recording();
         Backend backend = Backend.reference(2)) {
       recording.start();
-      List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
+      List<Communicator> ranks = backend.newCommunicators(0, 1);
       try (Stream one = backend.newStream(0);
           Stream another = backend.newStream(0);
           Stream late = backend.newStream(1);

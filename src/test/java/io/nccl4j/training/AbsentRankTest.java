@@ -26,7 +26,7 @@ class AbsentRankTest {
 
   private static void whileRankOneIsAway(Body body) {
     try (Backend backend = Backend.reference(2)) {
-      List<Communicator> ranks = backend.newCommunicators(IMPATIENT, 0, 1);
+      List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, IMPATIENT);
       try (Stream stream = backend.newStream(0);
           Buffer value = backend.newBuffer(0, DataType.FLOAT32, 4)) {
         String told =

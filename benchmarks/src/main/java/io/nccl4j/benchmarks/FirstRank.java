@@ -45,7 +45,7 @@ public abstract class FirstRank {
   @Setup
   public void open() {
     backend = Backend.nccl();
-    List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(0, 1);
     communicator = ranks.get(0);
     other = ranks.get(1);
     stream = communicator.newStream();

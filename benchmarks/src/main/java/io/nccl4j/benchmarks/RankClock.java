@@ -37,7 +37,7 @@ final class RankClock implements AutoCloseable {
             Executors.newThreadPerTaskExecutor(
                 Thread.ofPlatform().daemon().name("rank-", 0).factory()));
     backend
-        .newCommunicators(CommunicatorConfig.defaults(), IntStream.range(0, ranks).toArray())
+        .newCommunicators(IntStream.range(0, ranks).toArray())
         .forEach(communicator -> running.submit(() -> work.accept(communicator), null));
     for (int rank = 0; rank < ranks; rank++) {
       // In order of completion: a failed rank leaves the others waiting.

@@ -106,7 +106,7 @@ abstract class GroupsContract {
       for (int rank = 0; rank < n; rank++) {
         devices[rank] = rank % backend.devices().size();
       }
-      List<Communicator> created = backend.newCommunicators(underTest().config(), devices);
+      List<Communicator> created = backend.newCommunicators(devices, underTest().config());
       assertEquals(n, created.size());
       for (int rank = 0; rank < n; rank++) {
         assertEquals(rank, created.get(rank).rank());
@@ -362,7 +362,7 @@ abstract class GroupsContract {
     try (Backend backend = underTest().open(1)) {
       assertThrows(
           IllegalStateException.class,
-          () -> Group.run(() -> backend.newCommunicators(underTest().config(), 0)));
+          () -> Group.run(() -> backend.newCommunicators(new int[] {0}, underTest().config())));
     }
   }
 
@@ -470,7 +470,7 @@ abstract class GroupsContract {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Backend backend = underTest().open(2)) {
       List<Communicator> ranks =
-          backend.newCommunicators(underTest().config(), 0, 1 % backend.devices().size());
+          backend.newCommunicators(new int[] {0, 1 % backend.devices().size()}, underTest().config());
       List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
       try {
         body.accept(ranks, streams);

@@ -245,7 +245,7 @@ abstract class LifecycleContract {
     refused("backend is closed", () -> backend.newEvent(0));
     refused("backend is closed", () -> backend.newBuffer(0, DataType.INT8, 1));
     refused("backend is closed", () -> backend.newPinnedBuffer(DataType.INT8, 1));
-    refused("backend is closed", () -> backend.newCommunicators(underTest().config(), 0));
+    refused("backend is closed", () -> backend.newCommunicators(new int[] {0}, underTest().config()));
     refused("backend is closed", () -> backend.newCommunicator(id, 1, 0, underTest().config()));
     comm.allReduce(value, value, ReduceOp.SUM, rank.stream());
     assertEquals(4, rank.downloadInts(value)[0]);

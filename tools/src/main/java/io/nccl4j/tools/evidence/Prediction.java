@@ -88,7 +88,7 @@ final class Prediction {
         Peers peers = child.meet == null ? null : new Peers(child)) {
       List<Communicator> actual =
           peers == null
-              ? backend.newCommunicators(config, devices(backend, child.size))
+              ? backend.newCommunicators(devices(backend, child.size), config)
               : List.of(peers.communicator(backend, config.withDevice(child.device)));
       try {
         awaitLogs(actual);
@@ -151,7 +151,7 @@ final class Prediction {
     child.fact("layout", options.layout().toString());
     try (Backend reference = ReferenceBackend.open(ranks, options)) {
       List<Communicator> predicted =
-          reference.newCommunicators(config, IntStream.range(0, ranks).toArray());
+          reference.newCommunicators(IntStream.range(0, ranks).toArray(), config);
       try (Ranks found = Ranks.of(actual);
           Ranks expected = Ranks.of(predicted)) {
         Prediction prediction = new Prediction(child, found, expected);
