@@ -1,7 +1,7 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Loggers;
 import java.lang.ref.Cleaner;
-import org.apache.logging.log4j.LogManager;
 
 /**
  * Reports an object that the garbage collector found before it was closed, with the stack of the
@@ -72,7 +72,7 @@ final class LeakTracker {
       return;
     }
     try {
-      LogManager.getLogger(LeakTracker.class)
+      Loggers.of(LeakTracker.class)
           .warn(
               "{} was never closed and is no longer reachable; what it holds outside the Java heap"
                   + " stays until the process ends",

@@ -1,11 +1,11 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Loggers;
 import java.lang.ref.WeakReference;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.logging.log4j.LogManager;
 
 /**
  * How far a stream has come, as far as anybody has looked: so that memory which work still uses is
@@ -150,7 +150,7 @@ final class StreamFence {
     } catch (RuntimeException | Error e) {
       // Whoever waits for the stream has not asked for this; whoever closed the buffer was told.
       // Callers' code is among it, and what fails there must not keep other memory.
-      LogManager.getLogger(StreamFence.class)
+      Loggers.of(StreamFence.class)
           .warn("{}: what was closed too early could not be released", this, e);
     }
   }

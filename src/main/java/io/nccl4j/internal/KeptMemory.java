@@ -4,6 +4,7 @@ import io.nccl4j.CudaException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.util.CloseAll;
+import io.nccl4j.internal.util.Loggers;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayDeque;
@@ -14,7 +15,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.BooleanSupplier;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -26,7 +26,7 @@ import org.apache.logging.log4j.Logger;
  * separate thread, so that setting the current device and the capture mode has no side effects.
  */
 public abstract class KeptMemory {
-  private static final Logger LOG = LogManager.getLogger(KeptMemory.class);
+  private static final Logger LOG = Loggers.of(KeptMemory.class);
   private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
   private static final List<KeptMemory> CACHES = new CopyOnWriteArrayList<>();

@@ -2,6 +2,7 @@ package io.nccl4j.internal;
 
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.LibraryNotFoundException.Attempt;
+import io.nccl4j.internal.util.Loggers;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -12,7 +13,6 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -25,7 +25,7 @@ import org.apache.logging.log4j.Logger;
  * the driver is skipped, unless its file was named.
  */
 public final class NativeLibrary {
-  private static final Logger LOG = LogManager.getLogger(NativeLibrary.class);
+  private static final Logger LOG = Loggers.of(NativeLibrary.class);
   // CUDA encodes versions as one number: 12080 is 12.8.
   private static final int MAJOR = 1000;
   private static final int MINOR = 10;

@@ -1,9 +1,9 @@
 package io.nccl4j.internal;
 
+import io.nccl4j.internal.util.Loggers;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -12,7 +12,7 @@ import org.apache.logging.log4j.Logger;
  * #watch} tries again. Otherwise, those that depend on a poll could wait indefinitely.
  */
 public final class Poller {
-  private static final Logger LOG = LogManager.getLogger(Poller.class);
+  private static final Logger LOG = Loggers.of(Poller.class);
 
   private final ThreadFactory threads;
   private final long periodMillis;

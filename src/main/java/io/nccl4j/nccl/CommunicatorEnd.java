@@ -6,13 +6,13 @@ import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.util.CloseAll;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -21,7 +21,7 @@ import org.apache.logging.log4j.Logger;
  */
 final class CommunicatorEnd {
   // Logs under the name of the public class.
-  private static final Logger LOG = LogManager.getLogger("io.nccl4j.nccl.NcclCommunicator");
+  private static final Logger LOG = Loggers.of("io.nccl4j.nccl.NcclCommunicator");
 
   // How long a close waits for a call in flight before it fails. Also how long an abort waits
   // before it ends that call, and then before it leaves the freeing to the call's thread.

@@ -3,11 +3,11 @@ package io.nccl4j.nccl;
 import io.nccl4j.bindings.nccl.ncclConfig_t;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.NativeEnvironment;
+import io.nccl4j.internal.util.Loggers;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -16,7 +16,7 @@ import org.apache.logging.log4j.Logger;
  */
 final class NativeConfig {
   private static final NcclVersion NAMES_SINCE = NcclVersion.of(2, 27, 0);
-  private static final Logger LOG = LogManager.getLogger(NcclConfig.class);
+  private static final Logger LOG = Loggers.of(NcclConfig.class);
 
   // NCCL never copies a communicator's name, and children inherit the pointer. So each name is
   // allocated once, for the life of the process.

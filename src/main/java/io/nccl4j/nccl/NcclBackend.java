@@ -16,6 +16,7 @@ import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.Contract;
 import java.lang.foreign.SymbolLookup;
 import java.nio.file.Files;
@@ -30,7 +31,6 @@ import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -38,7 +38,7 @@ import org.apache.logging.log4j.Logger;
  * libcudart}. An instance is a view of that backend and owns nothing.
  */
 public final class NcclBackend {
-  private static final Logger LOG = LogManager.getLogger(NcclBackend.class);
+  private static final Logger LOG = Loggers.of(NcclBackend.class);
 
   private static final List<String> DRIVER_FILES =
       List.of("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg");

@@ -6,6 +6,7 @@ import io.nccl4j.internal.rendezvous.ExchangeFailedException;
 import io.nccl4j.internal.rendezvous.RankBackend;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.OptionalInt;
@@ -13,7 +14,6 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -26,7 +26,7 @@ abstract sealed class AbstractRendezvous implements Rendezvous
         TcpRendezvous,
         TorchStoreRendezvous,
         AllGatherRendezvous {
-  private static final Logger LOG = LogManager.getLogger(AbstractRendezvous.class);
+  private static final Logger LOG = Loggers.of(AbstractRendezvous.class);
 
   /** Ranks that are started together rarely wait longer. */
   private static final Duration LONG_WAIT = Duration.ofSeconds(10);

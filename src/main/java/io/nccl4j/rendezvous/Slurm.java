@@ -1,16 +1,16 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.internal.rendezvous.Token;
+import io.nccl4j.internal.util.Loggers;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /** What Slurm's variables tell. */
 final class Slurm {
-  private static final Logger LOG = LogManager.getLogger(Slurm.class);
+  private static final Logger LOG = Loggers.of(Slurm.class);
 
   private static final Pattern TASKS = Pattern.compile("(\\d+)(?:\\(x(\\d+)\\))?");
   private static final int FIRST_PORT = 16384;

@@ -10,13 +10,13 @@ import io.nccl4j.internal.rendezvous.tcp.IdClient;
 import io.nccl4j.internal.rendezvous.tcp.IdServer;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.BitSet;
 import java.util.List;
 import java.util.Objects;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -50,7 +50,7 @@ import org.apache.logging.log4j.Logger;
  * while rank 0 times out and names it.
  */
 public final class TcpRendezvous extends AbstractRendezvous {
-  private static final Logger LOG = LogManager.getLogger(TcpRendezvous.class);
+  private static final Logger LOG = Loggers.of(TcpRendezvous.class);
 
   private static final int HIGHEST_PORT = 65535;
 

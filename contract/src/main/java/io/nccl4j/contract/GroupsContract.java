@@ -11,6 +11,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorList;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
@@ -113,6 +114,23 @@ abstract class GroupsContract {
         assertEquals(devices[rank], created.get(rank).device());
       }
       RankThreads.run(n, rank -> created.get(rank).close());
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void communicatorListClosesAllRanks(int n) {
+    ProcessRank.assumeNone(n);
+    try (Backend backend = underTest().open(n)) {
+      int[] devices =
+          IntStream.range(0, n).map(rank -> rank % backend.devices().size()).toArray();
+      CommunicatorList comms = backend.newCommunicators(devices, underTest().config());
+      try (comms) {
+        assertEquals(n, comms.size());
+        assertThrows(UnsupportedOperationException.class, () -> comms.remove(0));
+      }
+      assertTrue(comms.stream().noneMatch(Communicator::isOpen));
+      comms.close();
     }
   }
 

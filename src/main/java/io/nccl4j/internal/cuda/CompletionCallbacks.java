@@ -1,6 +1,7 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.internal.Poller;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.spi.OperationTrace;
 import io.nccl4j.spi.StreamDriver;
@@ -18,7 +19,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicLong;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -32,7 +32,7 @@ import org.apache.logging.log4j.Logger;
  * threads.
  */
 final class CompletionCallbacks {
-  private static final Logger LOG = LogManager.getLogger(CompletionCallbacks.class);
+  private static final Logger LOG = Loggers.of(CompletionCallbacks.class);
   private static final long POLL_MILLIS = 100;
   private static final long NANOS_PER_MILLI = 1_000_000;
   private static final Map<Long, Pending> PENDING = new ConcurrentHashMap<>();

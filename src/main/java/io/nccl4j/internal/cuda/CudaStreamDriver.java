@@ -12,6 +12,7 @@ import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.EventDriver;
 import io.nccl4j.spi.GraphDriver;
@@ -27,7 +28,6 @@ import java.util.concurrent.CompletionStage;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
 import java.util.function.Supplier;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -37,7 +37,7 @@ import org.apache.logging.log4j.Logger;
  * timeout expires or a collective fails, whose kernel would never end by itself.
  */
 public final class CudaStreamDriver implements StreamDriver {
-  private static final Logger LOG = LogManager.getLogger(CudaStreamDriver.class);
+  private static final Logger LOG = Loggers.of(CudaStreamDriver.class);
   private static final int ERROR_POLL_INTERVAL = 64;
   private static final Duration ABORT_TIMEOUT = Duration.ofSeconds(5);
 

@@ -4,12 +4,12 @@ import io.nccl4j.internal.KeptMemory;
 import io.nccl4j.internal.PinnedMemory;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -20,7 +20,7 @@ import org.apache.logging.log4j.Logger;
  * written only by this thread.
  */
 final class StagingBuffers {
-  private static final Logger LOG = LogManager.getLogger(StagingBuffers.class);
+  private static final Logger LOG = Loggers.of(StagingBuffers.class);
   private static final long CHUNK_BYTES = PinnedMemory.CHUNK_BYTES;
 
   private final CudaStreamDriver stream;

@@ -3,6 +3,7 @@ package io.nccl4j.internal.reference.bootstrap;
 import io.nccl4j.internal.auth.PendingConnections;
 import io.nccl4j.internal.reference.transport.TcpFailure;
 import io.nccl4j.internal.util.CloseAll;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.internal.util.RateLimitedWarning;
 import java.io.IOException;
@@ -18,7 +19,6 @@ import java.util.List;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -304,7 +304,7 @@ final class EventLoop implements Runnable {
 
   /** Looks the logger up on use, since most programs never need it. */
   private static Logger log() {
-    return LogManager.getLogger(EventLoop.class);
+    return Loggers.of(EventLoop.class);
   }
 
   private void closeSockets(ServerSocketChannel listener) {

@@ -7,6 +7,7 @@ import io.nccl4j.internal.rendezvous.JobRank;
 import io.nccl4j.internal.rendezvous.RankBackend;
 import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
@@ -32,7 +33,6 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -44,7 +44,7 @@ import org.apache.logging.log4j.Logger;
  * counts as absent and is kept in {@link #problems()}: its owner, if alive, will replace it.
  */
 public final class RoundDirectory {
-  private static final Logger LOG = LogManager.getLogger(RoundDirectory.class);
+  private static final Logger LOG = Loggers.of(RoundDirectory.class);
 
   private static final long MAGIC = 0x4e43434c344a5246L; // NCCL4JRF
   private static final int VERSION = 2;

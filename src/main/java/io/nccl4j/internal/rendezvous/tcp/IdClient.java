@@ -11,6 +11,7 @@ import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.Loggers;
 import java.io.Closeable;
 import java.io.EOFException;
 import java.io.IOException;
@@ -21,12 +22,11 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /** The side of the other ranks over TCP: asks rank 0 until it answers or the deadline passes. */
 public final class IdClient implements Closeable {
-  private static final Logger LOG = LogManager.getLogger(IdClient.class);
+  private static final Logger LOG = Loggers.of(IdClient.class);
 
   private static final int ANSWER_LIMIT = 1024;
   private static final Duration LONGEST_ATTEMPT = Duration.ofSeconds(10);

@@ -10,6 +10,7 @@ import io.nccl4j.internal.rendezvous.Ranks;
 import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.internal.util.RateLimitedWarning;
 import java.io.Closeable;
 import java.io.EOFException;
@@ -34,7 +35,6 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -43,7 +43,7 @@ import org.apache.logging.log4j.Logger;
  * there are that have not proved themselves: an honest client needs one round trip for that.
  */
 public final class IdServer implements Closeable {
-  private static final Logger LOG = LogManager.getLogger(IdServer.class);
+  private static final Logger LOG = Loggers.of(IdServer.class);
 
   private static final int BACKLOG = 1024;
   private static final int MOST_NOTED = 100;

@@ -4,6 +4,7 @@ import io.nccl4j.internal.auth.SessionKeys;
 import io.nccl4j.internal.rendezvous.HostLookup;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
 import java.io.ByteArrayOutputStream;
 import java.io.Closeable;
 import java.io.EOFException;
@@ -22,7 +23,6 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HexFormat;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -36,7 +36,7 @@ import org.apache.logging.log4j.Logger;
  * comes back, then tells a store from whatever else may listen; stores know it from PyTorch 2.5 on.
  */
 final class TorchStore implements Closeable {
-  private static final Logger LOG = LogManager.getLogger(TorchStore.class);
+  private static final Logger LOG = Loggers.of(TorchStore.class);
 
   private static final int VALIDATE = 0;
   private static final int SET = 1;
