@@ -150,22 +150,25 @@ class AllGatherRendezvousTest {
     String swapped = refusal(waits, id);
     assertTrue(
         swapped.startsWith(
-            "gather returned at index 0 the text of rank 1 of 2 in round 1; wanted rank 0 of 2 in"
-                + " round 1"),
+            "gather returned at index 0 the text of rank 1 of 2 in round 1; expected that of rank 0"
+                + " of 2 in round 1"),
         swapped);
     String later = refusal(id, waits.replace("round 1", "round 2"));
-    assertTrue(later.contains("text of rank 1 of 2 in round 2; wanted"), later);
+    assertTrue(later.contains("text of rank 1 of 2 in round 2; expected"), later);
     assertEquals(
-        "gather returned at index 0 no text of a rendezvous; wanted rank 0 of 2 in round 1",
+        "gather returned at index 0 a text that is not a rendezvous message; expected that of"
+            + " rank 0 of 2 in round 1",
         refusal("password 1234", waits));
     assertEquals(
-        "gather returned at index 1 no text of a rendezvous; wanted rank 1 of 2 in round 1",
+        "gather returned at index 1 a text that is not a rendezvous message; expected that of"
+            + " rank 1 of 2 in round 1",
         refusal(id, null));
     assertEquals(
-        "rank 0 of 2 in round 1 sent 'waits'; rank 0 alone has the id",
+        "rank 0 of 2 in round 1 sent 'waits'; only rank 0 sends the id",
         refusal("nccl4j rank 0 of 2 round 1 waits 0", waits));
     assertEquals(
-        "rank 0 sent no unique id in round 1", refusal(id.replace(" id 0 ", " id 0 0"), waits));
+        "rank 0 sent an invalid unique id in round 1",
+        refusal(id.replace(" id 0 ", " id 0 0"), waits));
   }
 
   @Test

@@ -45,7 +45,7 @@ class InProcessRendezvousTest {
           log.lines().stream().filter(line -> line.endsWith(rendezvous.get(0).toString())).toList();
       assertEquals(1, said.size(), () -> log.lines().toString());
       String line = said.getFirst();
-      String expected = "rank 0 of 2 still waits for all ranks to come in round 1, for ";
+      String expected = "rank 0 of 2 is still waiting for all ranks in round 1; timeout in ";
       assertTrue(line.startsWith(expected), line);
     }
   }

@@ -191,9 +191,9 @@ class LaunchTest {
           RANK=-1 WORLD_SIZE=2                   | RANK is -1; it must be 0 or more
           RANK=0 WORLD_SIZE=0                    | WORLD_SIZE is 0; it must be 1 or more
           RANK=0 WORLD_SIZE=99999999999          | WORLD_SIZE is '99999999999'; it must be a number
-          RANK=0 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2 | LOCAL_RANK is 2 and LOCAL_WORLD_SIZE is 2; the local rank must be less
-          RANK=0 WORLD_SIZE=2 LOCAL_RANK=2       | LOCAL_RANK is 2 and WORLD_SIZE is 2; the local rank must be less
-          RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=3 | LOCAL_WORLD_SIZE is 3 and WORLD_SIZE is 2; a host cannot have more ranks than there are
+          RANK=0 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2 | LOCAL_RANK is 2 and LOCAL_WORLD_SIZE is 2; the local rank must be less than the size
+          RANK=0 WORLD_SIZE=2 LOCAL_RANK=2       | LOCAL_RANK is 2 and WORLD_SIZE is 2; the local rank must be less than the size
+          RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=3 | LOCAL_WORLD_SIZE is 3 and WORLD_SIZE is 2; the local size must not exceed the size
           RANK=0 WORLD_SIZE=2 MASTER_ADDR=h      | MASTER_ADDR is 'h', but MASTER_PORT is not set
           RANK=0 WORLD_SIZE=2 MASTER_PORT=1      | MASTER_PORT is '1', but MASTER_ADDR is not set
           RANK=0 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=x | MASTER_PORT has the port 'x'; it must be from 1 to 65535
@@ -205,8 +205,8 @@ class LaunchTest {
           OMPI_COMM_WORLD_RANK=1                 | OMPI_COMM_WORLD_RANK is 1, but OMPI_COMM_WORLD_SIZE is not set
           OMPI_COMM_WORLD_SIZE=2                 | OMPI_COMM_WORLD_SIZE is 2, but OMPI_COMM_WORLD_RANK is not set
           PMI_RANK=1                             | PMI_RANK is 1, but PMI_SIZE is not set
-          PMIX_RANK=1                            | PMIX_RANK is 1, but PMIx does not tell how many ranks there are; set WORLD_SIZE
-          JOB_COMPLETION_INDEX=1                 | JOB_COMPLETION_INDEX is 1, but Kubernetes does not tell how many ranks there are
+          PMIX_RANK=1                            | PMIX_RANK is 1, but PMIx does not set the number of ranks; set WORLD_SIZE
+          JOB_COMPLETION_INDEX=1                 | JOB_COMPLETION_INDEX is 1, but Kubernetes does not set the number of ranks
           JOB_COMPLETION_INDEX=3 WORLD_SIZE=3    | JOB_COMPLETION_INDEX is 3 and WORLD_SIZE is 3; the rank must be less than the size
           JOB_COMPLETION_INDEX=3 RANK=0 WORLD_SIZE=4 | RANK is 0 and WORLD_SIZE is 4, but JOB_COMPLETION_INDEX is 3: two launchers disagree
           SLURM_PROCID=3                         | SLURM_PROCID is 3, but SLURM_STEP_NUM_TASKS is not set
@@ -370,10 +370,10 @@ class LaunchTest {
       delimiter = '|',
       textBlock =
           """
-          RANK=0 WORLD_SIZE=2 | nothing from plain variables says where the 2 ranks can meet
-          JOB_COMPLETION_INDEX=0 WORLD_SIZE=2 | nothing from Kubernetes says where the 2 ranks can meet
-          OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=1 | nothing from Open MPI says where the 4 ranks can meet
-          PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 | nothing from MPICH says where the 2 ranks can meet
+          RANK=0 WORLD_SIZE=2 | nothing from plain variables says where the 2 ranks exchange the id
+          JOB_COMPLETION_INDEX=0 WORLD_SIZE=2 | nothing from Kubernetes says where the 2 ranks exchange the id
+          OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=1 | nothing from Open MPI says where the 4 ranks exchange the id
+          PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 | nothing from MPICH says where the 2 ranks exchange the id
           """)
   void wherePlaceIsUnknownTheErrorSaysWhatToSet(String variables, String message) {
     LaunchEnvironment launch = launch(variables);

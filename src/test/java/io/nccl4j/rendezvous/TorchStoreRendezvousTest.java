@@ -157,7 +157,7 @@ class TorchStoreRendezvousTest {
       assertFalse(one.isDone(), "no rank gets the id before all have come");
       IllegalStateException used =
           assertThrows(IllegalStateException.class, () -> zero.exchange(RankThreads::newId));
-      assertTrue(used.getMessage().contains("all ranks must make a new one"), used.getMessage());
+      assertTrue(used.getMessage().contains("all ranks must create a new one"), used.getMessage());
     }
   }
 

@@ -338,7 +338,7 @@ class LaunchersTest {
           """
           OMPI_COMM_WORLD_RANK=1 | OMPI_COMM_WORLD_RANK is 1, but OMPI_COMM_WORLD_SIZE is not set
           RANK=0 WORLD_SIZE=2 PMI_RANK=1 PMI_SIZE=2 | RANK is 0 and WORLD_SIZE is 2, but PMI_RANK is 1 and PMI_SIZE is 2: two launchers disagree
-          RANK=0 WORLD_SIZE=2 | nothing from plain variables says where the 2 ranks can meet
+          RANK=0 WORLD_SIZE=2 | nothing from plain variables says where the 2 ranks exchange the id
           """)
   void halvesAndContradictionsEndAProgramThatNamesThem(String variables, String message)
       throws IOException, InterruptedException {
