@@ -26,7 +26,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 
-/** The training loop that README.md shows, as it runs. */
+/** Runs the training loop shown in README.md. */
 class TrainWithItTest {
   private static final String BEGIN = "// README: begin";
   private static final String END = "// README: end";
@@ -36,7 +36,7 @@ class TrainWithItTest {
 
   private static final int EPOCHS = 100;
 
-  /** The model and what stands for a framework's kernels: arithmetic on the host. */
+  /** The model; arithmetic on the host stands for a framework's kernels. */
   private static final class Model {
     private final Buffer weight;
     private final Buffer bias;
@@ -97,7 +97,7 @@ class TrainWithItTest {
   }
 
   @Test
-  void everyRankLearnsTheLineThatAllSamplesAreOn() throws Exception {
+  void everyRankLearnsTheLine() throws Exception {
     int size = 2;
     List<FutureTask<List<Float>>> ranks = new ArrayList<>();
     try (Backend backend = Backend.reference(size)) {
@@ -124,7 +124,7 @@ class TrainWithItTest {
             backend.newCommunicator(id, size, rank, CommunicatorConfig.defaults());
         Stream stream = comm.newStream()) {
       Model model = new Model(comm);
-      // What rank 0 begins with is what all begin with.
+      // All ranks start from rank 0's values.
       set(model.weight, 0.5f - 100 * rank, stream);
       set(model.bias, -0.5f + 100 * rank, stream);
       train(comm, stream, model, mine);
@@ -135,7 +135,7 @@ class TrainWithItTest {
   }
 
   @Test
-  void theLoopEndsWithWhatIsWrongWhenTheOtherRankAborts() throws Exception {
+  void loopFailsWhenTheOtherRankAborts() throws Exception {
     List<FutureTask<Void>> ranks = new ArrayList<>();
     try (Backend backend = Backend.reference(2)) {
       UniqueId id = backend.newUniqueId();
@@ -167,7 +167,7 @@ class TrainWithItTest {
   }
 
   @Test
-  void theReadmeShowsThisLoop() throws IOException {
+  void readmeContainsThisLoop() throws IOException {
     Path base = Path.of(System.getProperty("basedir", "."));
     String readme = Files.readString(base.resolve("README.md"));
     Path source =
