@@ -1,6 +1,6 @@
 package io.nccl4j.libtorch;
 
-/** A function of libtorch has failed, or the loaded libtorch does not have it. */
+/** Thrown when a libtorch function fails, or the loaded libtorch lacks it. */
 public final class LibtorchException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
