@@ -27,7 +27,7 @@ import java.util.regex.Pattern;
  * once a rank that is in another round, out of order, or on another backend. If rank 0 cannot
  * create an id, the other ranks fail at once.
  *
- * <p>The framework determines how long an exchange may take and who can read it: {@link
+ * <p>The framework determines the timeout and the confidentiality of an exchange: {@link
  * RankInfo#timeout} is ignored, and {@link #close} does not end an all-gather in progress. On rank
  * 0 an exchange returns when all ranks have arrived. Exceptions that the all-gather throws are
  * propagated unchanged, so that the framework recognizes its own.

@@ -73,9 +73,9 @@ public final class LaunchEnvironment {
   }
 
   /**
-   * Does what {@link #from(Map)} promises.
+   * Like {@link #from(Map)}, for tests.
    *
-   * @param hydra tells what names the run of MPICH's launcher, which leaves no such variable
+   * @param hydra identifies a run of MPICH's launcher, which sets no variable that does
    */
   static LaunchEnvironment from(Map<String, String> environment, Supplier<Optional<String>> hydra) {
     LaunchVariables variables = new LaunchVariables(copyOf(environment));

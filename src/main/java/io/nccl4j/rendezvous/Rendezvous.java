@@ -27,7 +27,7 @@ import java.util.function.Supplier;
  * may be in different rounds: the rendezvous stops listening and rejects further calls, and all
  * ranks must create a new one.
  *
- * <p>Calls may come from any thread, one at a time. {@link AllGatherRendezvous} adapts a framework's
+ * <p>Any thread may call, one at a time. {@link AllGatherRendezvous} adapts a framework's
  * all-gather, such as that of Spark's barrier tasks; programs may also implement this interface
  * themselves.
  */

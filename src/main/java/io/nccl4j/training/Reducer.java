@@ -21,8 +21,8 @@ import java.util.concurrent.atomic.AtomicReference;
  * <p>A step consists of backward, with {@link #markReady} for each parameter once the computation
  * of its gradient has been enqueued; {@link #finish}; and the optimiser. A gradient belongs to the
  * reducer from {@code markReady} until {@code finish}, and to the caller afterwards, who also
- * zeroes it. Buckets are launched in the same order on every rank, in whatever order gradients
- * become ready: a bucket waits until all earlier ones have been launched.
+ * zeroes it. Buckets are launched in the same order on every rank, independent of the order in
+ * which gradients become ready: a bucket waits until all earlier ones have been launched.
  *
  * <p>Every rank creates its reducer with the same parameters in the same order, and runs the same
  * steps. Creation compares the registered parameters of all ranks; if they differ, every rank
@@ -433,7 +433,7 @@ public abstract sealed class Reducer implements AutoCloseable
   private static void checkNoGroup(String call) {
     if (Group.running()) {
       throw new IllegalStateException(
-          call + " is not possible within Group.run, which would keep its operations");
+          call + " is not possible within Group.run, which would defer its operations");
     }
   }
 

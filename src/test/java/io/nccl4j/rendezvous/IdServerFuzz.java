@@ -30,7 +30,7 @@ final class IdServerFuzz implements FuzzTarget {
   private static final Secret OTHER = Secret.of("the secret of another run");
   // More ranks than ever arrive, so that the round never ends.
   private static final int SIZE = 1000;
-  private static final int MOST_ANSWERED = 2048;
+  private static final int MAX_ANSWER_BYTES = 2048;
 
   private final TcpRendezvous server =
       TcpRendezvous.at("127.0.0.1", 0, RendezvousFuzzTest.SECRET, RankInfo.of(0, SIZE));
@@ -106,7 +106,7 @@ final class IdServerFuzz implements FuzzTarget {
       if (!silent && !client.cutOff()) {
         throw new AssertionError("rank 0 did not close the connection");
       }
-      if (answer.length > MOST_ANSWERED) {
+      if (answer.length > MAX_ANSWER_BYTES) {
         throw new AssertionError("rank 0 answered " + answer.length + " bytes");
       }
       if (!authentic && answer.length > 2 && answer[2] == IdServer.SEALED) {

@@ -76,13 +76,13 @@ class TcpRendezvousTest extends TcpRanks {
     TcpRendezvous server = server(6, Duration.ofMillis(1500));
     FutureTask<UniqueId> zero = exchange(server);
     FutureTask<UniqueId> two = exchange(client(server, 2, LONG));
-    Socket stranger = connect(server);
-    writeFrame(stranger, "GET / HTTP/1.1".getBytes(StandardCharsets.US_ASCII));
+    Socket foreign = connect(server);
+    writeFrame(foreign, "GET / HTTP/1.1".getBytes(StandardCharsets.US_ASCII));
     NcclTimeoutException timeout = RankThreads.failure(NcclTimeoutException.class, zero);
     assertTrue(
         timeout.getMessage().contains("missing ranks 1, 3-5 of 6 in round 1"),
         timeout.getMessage());
-    String address = "127.0.0.1:" + stranger.getLocalPort();
+    String address = "127.0.0.1:" + foreign.getLocalPort();
     assertTrue(
         timeout
             .getMessage()

@@ -30,7 +30,7 @@ import java.util.random.RandomGenerator;
 final class TorchStoreFuzz implements FuzzTarget {
   private static final Duration TIMEOUT = Duration.ofMillis(100);
   private static final int VERSION = 2;
-  private static final int MOST_VALUE_BYTES = 1 << 16;
+  private static final int MAX_VALUE_BYTES = 1 << 16;
 
   private final int rank;
   private final ServerSocket listener;
@@ -91,8 +91,8 @@ final class TorchStoreFuzz implements FuzzTarget {
         out -> {
           out.writeInt(0);
           out.writeByte(0);
-          size(out, MOST_VALUE_BYTES);
-          out.write(new byte[MOST_VALUE_BYTES]);
+          size(out, MAX_VALUE_BYTES);
+          out.write(new byte[MAX_VALUE_BYTES]);
         });
   }
 
@@ -189,7 +189,7 @@ final class TorchStoreFuzz implements FuzzTarget {
     long length = ByteBuffer.wrap(size).order(ByteOrder.nativeOrder()).getLong();
     int count = Math.clamp(length, 0, left.remaining());
     byte[] value = take(left, count);
-    if (length == MOST_VALUE_BYTES) {
+    if (length == MAX_VALUE_BYTES) {
       // Slow enough to exceed the deadline by far, but no single read times out.
       for (byte each : value) {
         client.getOutputStream().write(each);

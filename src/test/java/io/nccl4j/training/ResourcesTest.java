@@ -74,12 +74,12 @@ class ResourcesTest {
 
   @Test
   void closeAfterSuppressesFailuresInTheCause() {
-    RuntimeException refused = new IllegalStateException("pending");
+    RuntimeException failure = new IllegalStateException("pending");
     Error cause = new StackOverflowError();
     add("stream", null);
-    add("buffer", refused);
+    add("buffer", failure);
     resources.closeAfter(cause);
-    assertArrayEquals(new Throwable[] {refused}, cause.getSuppressed());
+    assertArrayEquals(new Throwable[] {failure}, cause.getSuppressed());
     assertEquals(List.of("buffer", "stream"), closed);
   }
 }

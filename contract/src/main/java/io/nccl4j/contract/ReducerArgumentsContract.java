@@ -342,7 +342,7 @@ abstract class ReducerArgumentsContract {
   void aReducerIsNotUsedWithinAGroup() {
     onOneRank(
         (rank, reducer, a, b) -> {
-          String rule = " is not possible within Group.run, which would keep its operations";
+          String rule = " is not possible within Group.run, which would defer its operations";
           assertEquals(
               "markReady" + rule,
               illegalState(() -> Group.run(() -> reducer.markReady(a, rank.stream()))));

@@ -87,8 +87,8 @@ public enum RankBackend {
           + " and rank 0 "
           + rootBackend.text
           + "; all ranks of a communicator need the same backend. Open Backend.nccl() on every"
-          + " rank, or Backend.reference(n). After Backend.auto(), fallbackReason() on the rank with"
-          + " the reference backend says why it does not use NCCL";
+          + " rank, or Backend.reference(n). After Backend.auto(), fallbackReason() on the rank"
+          + " with the reference backend says why it does not use NCCL";
     }
   }
 }

@@ -51,8 +51,8 @@ final class TorchStore implements Closeable {
   private static final int NOT_READY = 1;
   private static final int STOP_WAITING = 0;
 
-  private static final int MOST_VALUE_BYTES = 1 << 16;
-  private static final Duration LONGEST_ATTEMPT = Duration.ofSeconds(10);
+  private static final int MAX_VALUE_BYTES = 1 << 16;
+  private static final Duration ATTEMPT_TIMEOUT = Duration.ofSeconds(10);
 
   private final String host;
   private final int port;
@@ -79,7 +79,7 @@ final class TorchStore implements Closeable {
     Backoff backoff = Backoff.betweenAttempts(deadline);
     for (int attempt = 0; ; attempt++) {
       try {
-        current = deadline.orAfter(LONGEST_ATTEMPT);
+        current = deadline.orAfter(ATTEMPT_TIMEOUT);
         connect(attempt);
         current = deadline;
         return;
@@ -165,7 +165,7 @@ final class TorchStore implements Closeable {
     send(new Request(GET).text(name));
     byte[] size = read(Long.BYTES);
     long length = ByteBuffer.wrap(size).order(ByteOrder.nativeOrder()).getLong();
-    if (length < 0 || length > MOST_VALUE_BYTES) {
+    if (length < 0 || length > MAX_VALUE_BYTES) {
       throw protocolViolation("the size of " + name, size);
     }
     return read((int) length);

@@ -136,9 +136,9 @@ class ManifestsTest {
             List.of("./plain.sh"),
             List.of("./plain.sh", "0", "true"),
             List.of("./plain.sh", "2"))) {
-      Started refused = Started.with(Map.of(), wrong);
-      assertEquals(2, refused.status(), refused::toString);
-      assertTrue(refused.errors().startsWith("usage: "), refused::toString);
+      Started result = Started.with(Map.of(), wrong);
+      assertEquals(2, result.status(), result::toString);
+      assertTrue(result.errors().startsWith("usage: "), result::toString);
     }
   }
 }

@@ -104,27 +104,27 @@ public final class DdpExample extends Ranks {
   void check(int ranks) {
     checkPositive(size, "--size");
     if (size > MAX_SIZE) {
-      throw refused(
+      throw badArgument(
           "--size is %d; it must be %d or less, since an array must hold its square of weights"
               .formatted(size, MAX_SIZE));
     }
     checkPositive(steps, "--steps");
     checkPositive(batch, "--batch");
     if (batch % ranks != 0) {
-      throw refused(
+      throw badArgument(
           "--batch is %d; it must be a multiple of the number of ranks, %d"
               .formatted(batch, ranks));
     }
     if ((long) batch / ranks * size > Integer.MAX_VALUE) {
-      throw refused(
+      throw badArgument(
           "--batch is %d and --size is %d; a rank's rows, %d, times --size must be %d or less"
               .formatted(batch, size, batch / ranks, Integer.MAX_VALUE));
     }
     if (!(rate > 0 && rate < Double.POSITIVE_INFINITY)) {
-      throw refused("--rate is " + rate + "; it must be positive");
+      throw badArgument("--rate is " + rate + "; it must be positive");
     }
     if (trace != null && !Files.isDirectory(trace)) {
-      throw refused("--trace is " + trace + "; it must be an existing folder");
+      throw badArgument("--trace is " + trace + "; it must be an existing folder");
     }
     for (int rank = 0; trace != null && rank < ranks; rank++) {
       checkWritable(recordingOf(rank));
@@ -140,13 +140,13 @@ public final class DdpExample extends Ranks {
     try {
       OptionValue.output(recording.toString());
     } catch (TypeConversionException e) {
-      throw refused("--trace: " + e.getMessage());
+      throw badArgument("--trace: " + e.getMessage());
     }
   }
 
   private void checkPositive(int value, String option) {
     if (value < 1) {
-      throw refused(option + " is " + value + "; it must be 1 or more");
+      throw badArgument(option + " is " + value + "; it must be 1 or more");
     }
   }
 
@@ -158,7 +158,7 @@ public final class DdpExample extends Ranks {
       }
       return new Settings(size, steps, batch, bytes, rate, seed);
     } catch (IllegalArgumentException e) {
-      throw refused("--bucket: " + e.getMessage());
+      throw badArgument("--bucket: " + e.getMessage());
     }
   }
 

@@ -22,9 +22,9 @@ import picocli.CommandLine.Command;
     name = "ddp-simple",
     customSynopsis = "scripts/ddp-simple [--procs N] [--backend NAME]",
     description =
-        "Averages one gradient over all ranks. The parameter w is 5, the loss of rank r is w * 7 * r,"
-            + " so its gradient is 7 * r; with two ranks these are 0 and 7, and the average on both"
-            + " is 3.5.")
+        "Averages one gradient over all ranks. The parameter w is 5, the loss of rank r is"
+            + " w * 7 * r, so its gradient is 7 * r; with two ranks these are 0 and 7, and the"
+            + " average on both is 3.5.")
 public final class DdpSimple extends Ranks {
   private static final float W = 5;
   private static final float FACTOR = 7;

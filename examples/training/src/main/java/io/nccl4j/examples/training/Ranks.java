@@ -97,13 +97,13 @@ abstract class Ranks implements Callable<Integer> {
     LaunchEnvironment launch = LaunchEnvironment.current();
     boolean startsProcesses = !child && launch.launcher() == Launcher.NONE;
     if (procs != null && (procs < 1 || procs > Processes.most())) {
-      throw refused(
+      throw badArgument(
           "--procs is %d; it must be from 1 to %d, %d for each processor"
               .formatted(procs, Processes.most(), Processes.PER_PROCESSOR));
     }
     if (!startsProcesses && !child && procs != null) {
-      throw refused(
-          "--procs is %d, but this is rank %d of %d; omit it, or start the command without a launcher"
+      throw badArgument(
+          "--procs is %d, but this is rank %d of %d; omit it, or start without a launcher"
               .formatted(procs, launch.rank(), launch.size()));
     }
     int ranks = startsProcesses ? procs == null ? DEFAULT_PROCESSES : procs : launch.size();
@@ -170,7 +170,7 @@ abstract class Ranks implements Callable<Integer> {
     };
   }
 
-  final ParameterException refused(String message) {
+  final ParameterException badArgument(String message) {
     return new ParameterException(spec.commandLine(), message);
   }
 }
