@@ -35,7 +35,7 @@ public record Parameter(String name, Buffer value, Optional<Buffer> gradient) {
           "parameter '%s' has type %s; gradients are averaged, so it must be a floating-point type"
               .formatted(name, value.type()));
     }
-    gradient.ifPresent(given -> checkFits(name, value, given));
+    gradient.ifPresent(buffer -> checkFits(name, value, buffer));
   }
 
   /**

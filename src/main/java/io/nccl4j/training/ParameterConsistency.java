@@ -55,19 +55,19 @@ final class ParameterConsistency {
   }
 
   private void check(List<String> statement) {
-    byte[] mine = String.join("\n", statement).getBytes(StandardCharsets.UTF_8);
-    List<ByteBuffer> digests = gathered(digest(mine));
+    byte[] own = String.join("\n", statement).getBytes(StandardCharsets.UTF_8);
+    List<ByteBuffer> digests = allGather(digest(own));
     int most = mostAgreed(digests);
     int[] differing =
         IntStream.range(0, digests.size())
             .filter(rank -> !digests.get(rank).equals(digests.get(most)))
             .toArray();
     if (differing.length > 0) {
-      byte[] agreed = communicator.rank() == most ? mine : new byte[digests.get(most).getInt(0)];
+      byte[] agreed = communicator.rank() == most ? own : new byte[digests.get(most).getInt(0)];
       broadcast(agreed, most);
       throw new IllegalArgumentException(
           "the ranks registered different parameters: "
-              + differences(differing, lines(mine), most, lines(agreed)));
+              + differences(differing, lines(own), most, lines(agreed)));
     }
   }
 
@@ -100,18 +100,18 @@ final class ParameterConsistency {
   }
 
   /** All-gathers bytes; every rank passes the same number. */
-  private List<ByteBuffer> gathered(byte[] mine) {
+  private List<ByteBuffer> allGather(byte[] own) {
     int size = communicator.size();
-    byte[] all = new byte[Math.multiplyExact(size, mine.length)];
-    try (Buffer send = communicator.newBuffer(DataType.UINT8, mine.length);
+    byte[] all = new byte[Math.multiplyExact(size, own.length)];
+    try (Buffer send = communicator.newBuffer(DataType.UINT8, own.length);
         Buffer recv = communicator.newBuffer(DataType.UINT8, all.length)) {
-      send.copyFromAsync(MemorySegment.ofArray(mine), stream);
+      send.copyFromAsync(MemorySegment.ofArray(own), stream);
       communicator.allGather(send, recv, stream);
       Reducer.await(communicator, stream);
       recv.copyTo(MemorySegment.ofArray(all), stream);
     }
     return IntStream.range(0, size)
-        .mapToObj(rank -> ByteBuffer.wrap(all, rank * mine.length, mine.length).slice())
+        .mapToObj(rank -> ByteBuffer.wrap(all, rank * own.length, own.length).slice())
         .toList();
   }
 

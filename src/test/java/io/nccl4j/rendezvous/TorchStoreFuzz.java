@@ -200,8 +200,8 @@ final class TorchStoreFuzz implements FuzzTarget {
     return reply(client, value, count, random);
   }
 
-  private static boolean reply(Socket client, byte[] bytes, int wanted, RandomGenerator random) {
-    return RawConnection.send(client, bytes, random) && bytes.length == wanted;
+  private static boolean reply(Socket client, byte[] bytes, int expected, RandomGenerator random) {
+    return RawConnection.send(client, bytes, random) && bytes.length == expected;
   }
 
   @Override

@@ -116,9 +116,9 @@ class TrainWithItTest {
   }
 
   private static List<Float> learned(Backend backend, UniqueId id, int size, int rank) {
-    float[] mine = new float[SAMPLES.length * EPOCHS / size];
-    for (int i = 0; i < mine.length; i++) {
-      mine[i] = SAMPLES[(i * size + rank) % SAMPLES.length];
+    float[] own = new float[SAMPLES.length * EPOCHS / size];
+    for (int i = 0; i < own.length; i++) {
+      own[i] = SAMPLES[(i * size + rank) % SAMPLES.length];
     }
     try (Communicator comm =
             backend.newCommunicator(id, size, rank, CommunicatorConfig.defaults());
@@ -127,7 +127,7 @@ class TrainWithItTest {
       // All ranks start from rank 0's values.
       set(model.weight, 0.5f - 100 * rank, stream);
       set(model.bias, -0.5f + 100 * rank, stream);
-      train(comm, stream, model, mine);
+      train(comm, stream, model, own);
       List<Float> line = List.of(get(model.weight, stream), get(model.bias, stream));
       model.close();
       return line;

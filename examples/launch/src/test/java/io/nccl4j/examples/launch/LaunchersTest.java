@@ -227,7 +227,8 @@ class LaunchersTest {
   }
 
   /** Returns the first of these commands, with hosts and sizes adapted to one machine. */
-  private static String onOneHost(String prefix, String hosts, String here) throws IOException {
+  private static String onOneHost(String prefix, String hosts, String localHosts)
+      throws IOException {
     String sizes = "nccl4j/scripts/all-reduce-perf -b 8 -e 8G -f 2";
     String command = recipe(prefix).getFirst();
     assertTrue(command.contains(hosts) && command.endsWith(sizes), command);
@@ -238,7 +239,7 @@ class LaunchersTest {
             Started.java(Perf.class, perf.split(" ", -1)).stream()
                 .map(argument -> "'" + argument + "'")
                 .toList());
-    return command.replace(hosts, here).replace(sizes, java);
+    return command.replace(hosts, localHosts).replace(sizes, java);
   }
 
   private static void assertMeasured(List<String> lines) {
@@ -251,10 +252,10 @@ class LaunchersTest {
     "mpirun , '--host node1:8,node2:8', --host localhost:4",
     "mpirun.mpich , '-hosts node1,node2 -ppn 8 -n 16', -hosts localhost -ppn 4 -n 4"
   })
-  void recipeForTwoHostsRunsOnOne(String launcher, String hosts, String here)
+  void recipeForTwoHostsRunsOnOne(String launcher, String hosts, String localHosts)
       throws IOException, InterruptedException {
     String program = launcher.equals("mpirun") ? Programs.openMpi() : Programs.mpich();
-    String command = onOneHost(launcher + " ", hosts, here).replaceFirst(launcher, program);
+    String command = onOneHost(launcher + " ", hosts, localHosts).replaceFirst(launcher, program);
     Map<String, String> environment = new HashMap<>(OPEN_MPI);
     environment.put("NCCL4J_SECRET", SECRET);
     environment.put("MASTER_ADDR", "127.0.0.1");

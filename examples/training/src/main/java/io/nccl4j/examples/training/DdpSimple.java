@@ -71,10 +71,10 @@ public final class DdpSimple extends Ranks {
   private static void print(Communicator comm, float own, float averaged) {
     MemorySegment host = Arena.ofAuto().allocate(ValueLayout.JAVA_FLOAT, 2L * comm.size());
     try (Stream stream = comm.newStream();
-        Buffer mine = comm.newBuffer(DataType.FLOAT32, 2);
+        Buffer send = comm.newBuffer(DataType.FLOAT32, 2);
         Buffer all = comm.newBuffer(DataType.FLOAT32, 2L * comm.size())) {
-      mine.copyFromAsync(MemorySegment.ofArray(new float[] {own, averaged}), stream);
-      comm.gather(mine, all, 0, stream);
+      send.copyFromAsync(MemorySegment.ofArray(new float[] {own, averaged}), stream);
+      comm.gather(send, all, 0, stream);
       all.copyTo(host, stream);
     }
     for (int rank = 0; comm.rank() == 0 && rank < comm.size(); rank++) {
