@@ -32,26 +32,26 @@ public final class Bandwidth {
   private Bandwidth() {}
 
   /**
-   * Runs the rank that a launcher names, else one for each device of the best backend.
+   * Runs the rank set by a launcher, else one rank for each device of the best backend.
    *
-   * @param args the largest buffer in bytes (32 MiB)
+   * @param args the largest buffer in bytes (default: 32 MiB)
    */
   public static void main(String[] args) throws Exception {
-    long most = args.length == 0 ? 32L << 20 : Long.parseLong(args[0]);
+    long maxBytes = args.length == 0 ? 32L << 20 : Long.parseLong(args[0]);
     LaunchEnvironment launch = LaunchEnvironment.current();
     try (Backend backend = Backend.auto()) {
       if (launch.launcher() == Launcher.NONE) {
-        oneRankPerDevice(backend, most);
+        oneRankPerDevice(backend, maxBytes);
         return;
       }
       try (Rendezvous rendezvous = launch.rendezvous(Duration.ofMinutes(2));
           Communicator comm = rendezvous.newCommunicator(backend, CommunicatorConfig.defaults())) {
-        measure(comm, most);
+        measure(comm, maxBytes);
       }
     }
   }
 
-  private static void oneRankPerDevice(Backend backend, long most) throws Exception {
+  private static void oneRankPerDevice(Backend backend, long maxBytes) throws Exception {
     UniqueId id = backend.newUniqueId();
     int size = backend.devices().size();
     List<Callable<Void>> ranks = new ArrayList<>();
@@ -61,7 +61,7 @@ public final class Bandwidth {
           () -> {
             try (Communicator comm =
                 backend.newCommunicator(id, size, rank, CommunicatorConfig.defaults())) {
-              measure(comm, most);
+              measure(comm, maxBytes);
             }
             return null;
           });
@@ -73,10 +73,10 @@ public final class Bandwidth {
     }
   }
 
-  private static void measure(Communicator comm, long most) {
+  private static void measure(Communicator comm, long maxBytes) {
     print(comm, "# %s, %d ranks%n", comm.backend().name(), comm.size());
     print(comm, "#    bytes   time (us)  algbw (GB/s)  busbw (GB/s)%n");
-    for (long bytes = 8; bytes <= most; bytes *= 2) {
+    for (long bytes = 8; bytes <= maxBytes; bytes *= 2) {
       double seconds = seconds(comm, bytes / Float.BYTES);
       double algorithm = bytes / seconds / 1e9;
       // Each byte crosses a link of the ring 2(n-1)/n times.
@@ -85,7 +85,7 @@ public final class Bandwidth {
     }
   }
 
-  /** Returns what one all-reduce takes. */
+  /** Returns the time of one all-reduce. */
   private static double seconds(Communicator comm, long count) {
     try (Arena arena = Arena.ofConfined();
         Stream stream = comm.newStream();

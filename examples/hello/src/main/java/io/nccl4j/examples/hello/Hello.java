@@ -28,14 +28,14 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
-/** Sums one gradient per rank, on GPUs where there are any and without them otherwise. */
+/** Sums one gradient per rank, on GPUs if there are any, else on the reference backend. */
 public final class Hello {
   private static final int COUNT = 1_000;
   private static final Duration TIMEOUT = Duration.ofMinutes(2);
 
   private Hello() {}
 
-  /** Runs the ranks of this process. What the user can correct is printed without a stack trace. */
+  /** Runs the ranks of this process. Errors that the user can fix are printed without a stack. */
   public static void main(String[] args) throws InterruptedException, ExecutionException {
     try {
       run();
@@ -52,7 +52,7 @@ public final class Hello {
     }
   }
 
-  /** Runs the rank that a launcher says, else one for each device of the best backend. */
+  /** Runs the rank set by a launcher, else one rank for each device of the best backend. */
   private static void run() throws InterruptedException, ExecutionException, IOException {
     LaunchEnvironment launch = LaunchEnvironment.current();
     try (Backend backend = Backend.auto()) {
@@ -62,7 +62,7 @@ public final class Hello {
       if (launch.launcher() == Launcher.NONE) {
         oneRankPerDevice(backend);
       } else {
-        oneRankOf(launch, backend);
+        launchedRank(launch, backend);
       }
     }
     if (System.out.checkError()) {
@@ -70,7 +70,7 @@ public final class Hello {
     }
   }
 
-  private static void oneRankOf(LaunchEnvironment launch, Backend backend) {
+  private static void launchedRank(LaunchEnvironment launch, Backend backend) {
     try (Rendezvous rendezvous = launch.rendezvous(TIMEOUT);
         Communicator comm = rendezvous.newCommunicator(backend, CommunicatorConfig.defaults())) {
       System.out.println(
@@ -101,7 +101,7 @@ public final class Hello {
     }
   }
 
-  /** Returns what a rank says, or throws what it has thrown. */
+  /** Returns a rank's result, or throws its exception. */
   private static String result(Future<String> rank)
       throws InterruptedException, ExecutionException {
     try {
@@ -125,14 +125,14 @@ public final class Hello {
       comm.allReduce(grads, grads, ReduceOp.SUM, stream);
       grads.copyTo(host, stream);
     }
-    float ofAllRanks = comm.size() * (comm.size() - 1) / 2f;
+    float rankSum = comm.size() * (comm.size() - 1) / 2f;
     for (int i = 0; i < COUNT; i++) {
       float sum = host.getAtIndex(ValueLayout.JAVA_FLOAT, i);
-      if (sum != ofAllRanks + comm.size() * (float) i) {
+      if (sum != rankSum + comm.size() * (float) i) {
         throw new AssertionError("rank " + comm.rank() + ": element " + i + " is " + sum);
       }
     }
-    return "%s: rank %d of %d has the sum of %d elements, all right"
+    return "%s: rank %d of %d has the sum of %d elements, OK"
         .formatted(backend.name(), comm.rank(), comm.size(), COUNT);
   }
 }

@@ -14,7 +14,7 @@ import java.util.Map;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
-/** Runs the program as its users do: a process, the module path, and one flag. */
+/** Runs the program like its users: in a process, on the module path, with one flag. */
 class HelloTest {
   private static final List<String> HELLO =
       List.of(
@@ -36,7 +36,7 @@ class HelloTest {
         IntStream.range(0, ranks)
             .mapToObj(
                 rank ->
-                    "%s: rank %d of %d has the sum of 1000 elements, all right"
+                    "%s: rank %d of %d has the sum of 1000 elements, OK"
                         .formatted(backend, rank, ranks))
             .toList(),
         ended.out().lines().toList());
@@ -48,7 +48,7 @@ class HelloTest {
   }
 
   @Test
-  void everyRankHasTheSumOnTheBackendThatIsThere() throws IOException, InterruptedException {
+  void everyRankHasTheSumOnTheAvailableBackend() throws IOException, InterruptedException {
     FinishedProgram ended = FinishedProgram.run(new ProcessBuilder(HELLO));
     String backend = ended.out().startsWith("nccl") ? "nccl" : "reference";
     int ranks = (int) ended.out().lines().count();
@@ -57,7 +57,7 @@ class HelloTest {
   }
 
   @Test
-  void resultsThatCannotBeWrittenAreAFailure() throws IOException, InterruptedException {
+  void unwritableOutputIsAFailure() throws IOException, InterruptedException {
     Path full = Path.of("/dev/full");
     assumeTrue(Files.exists(full), "no /dev/full");
     FinishedProgram ended =
@@ -85,7 +85,7 @@ class HelloTest {
   }
 
   @Test
-  void contradictingVariablesOfLaunchersAreToldInOneLine()
+  void contradictingLauncherVariablesAreReportedInOneLine()
       throws IOException, InterruptedException {
     FinishedProgram ended =
         hello(Map.of("RANK", "0", "WORLD_SIZE", "2", "PMI_RANK", "1", "PMI_SIZE", "2"));
@@ -94,12 +94,12 @@ class HelloTest {
   }
 
   @Test
-  void everyRankHasTheSumOnTheStandInForNcclToo() throws IOException, InterruptedException {
+  void everyRankHasTheSumOnTheStandInForNccl() throws IOException, InterruptedException {
     assertEveryRankHasTheSum("nccl", 8, hello(StandIn.build()));
   }
 
   @Test
-  void whatARankThrowsIsToldInOneLine() throws IOException, InterruptedException {
+  void failureOfARankIsReportedInOneLine() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "1");
     environment.put("NCCL4J_STANDIN_FAIL", "ncclCommInitRankConfig=2");

@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.TreeSet;
 
-/** What the command prints. */
+/** Prints the results of the command. */
 final class Report {
   private final PrintStream out;
 
@@ -44,7 +44,7 @@ final class Report {
         ranks,
         comparison.toOneRank(),
         comparison.allowed(),
-        comparison.holds() ? "all right" : "WRONG");
+        comparison.holds() ? "OK" : "WRONG");
   }
 
   private void print(String format, Object... values) {
