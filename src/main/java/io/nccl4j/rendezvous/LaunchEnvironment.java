@@ -1,5 +1,8 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.internal.util.CloseAll;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
@@ -161,6 +164,37 @@ public final class LaunchEnvironment {
   /** {@return a description of where the ranks exchange the id} */
   public String idSource() {
     return endpoint.toString();
+  }
+
+  /**
+   * Runs the ranks of this process and returns when they have ended: the one rank that a launcher
+   * has set, in the calling thread, or without a launcher a rank for each device, as {@link
+   * Backend#runRanks} does.
+   *
+   * @param backend makes the communicators
+   * @param body runs one rank; its communicator is closed afterwards, or aborted if it fails
+   * @param <X> the checked exception that {@code body} throws
+   * @throws X the first failure of a rank
+   * @throws IllegalArgumentException as {@link #rendezvous} does
+   * @throws RendezvousException as {@link #rendezvous} and {@link Rendezvous#newCommunicator} do
+   */
+  public <X extends Exception> void runRanks(Backend backend, Backend.RankBody<X> body) throws X {
+    Objects.requireNonNull(backend, "backend");
+    Objects.requireNonNull(body, "body");
+    if (launcher() == Launcher.NONE) {
+      backend.runRanks(backend.devices().size(), body);
+      return;
+    }
+    try (Rendezvous rendezvous = rendezvous(RankInfo.DEFAULT_TIMEOUT);
+        Communicator communicator = rendezvous.newCommunicator(backend)) {
+      try {
+        body.run(communicator);
+      } catch (Throwable failure) {
+        // Its close would wait for the peers.
+        CloseAll.after(failure, communicator::abort);
+        throw failure;
+      }
+    }
   }
 
   /**
