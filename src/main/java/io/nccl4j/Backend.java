@@ -356,8 +356,7 @@ public final class Backend implements AutoCloseable {
       throw new IllegalArgumentException("devices is empty; there must be one for each rank");
     }
     if (Group.current() != null) {
-      throw new IllegalStateException(
-          "newCommunicators makes a group and cannot be called in one");
+      throw new IllegalStateException("newCommunicators makes a group and cannot be called in one");
     }
     for (int device : devices) {
       checkDevice(device);
@@ -391,9 +390,9 @@ public final class Backend implements AutoCloseable {
    * returns when all have ended. Rank r uses device r modulo the number of {@link #devices()}.
    *
    * <p>When a rank throws, its failure is the first one: the communicators of all ranks are aborted
-   * and the other threads are interrupted, so that ranks that wait for each other end too. A wait of
-   * the body that an interrupt does not end delays this method for the timeout of {@code config} at
-   * most; the thread is then left running.
+   * and the other threads are interrupted, so that ranks that wait for each other end too. A wait
+   * of the body that an interrupt does not end delays this method for the timeout of {@code config}
+   * at most; the thread is then left running.
    *
    * @param ranks the number of ranks; 1 or more
    * @param body runs one rank; called once for each rank, at the same time
@@ -404,11 +403,11 @@ public final class Backend implements AutoCloseable {
    * @throws IllegalArgumentException if {@code ranks} is less than 1
    * @throws IllegalStateException if the backend is closed, or this thread has a group open or is
    *     capturing a graph
-   * @throws java.util.concurrent.CancellationException if this thread is interrupted while it waits,
-   *     which ends the ranks; it stays interrupted
+   * @throws java.util.concurrent.CancellationException if this thread is interrupted while it
+   *     waits, which ends the ranks; it stays interrupted
    */
-  public <X extends Exception> void runRanks(
-      int ranks, RankBody<X> body, CommunicatorConfig config) throws X {
+  public <X extends Exception> void runRanks(int ranks, RankBody<X> body, CommunicatorConfig config)
+      throws X {
     checkMakes("runRanks");
     Arguments.atLeast(ranks, "ranks", 1);
     Objects.requireNonNull(body, "body");

@@ -390,8 +390,8 @@ public final class Buffer implements AutoCloseable {
    *
    * @param source {@link #count} elements; may be changed when this method has returned
    * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if this buffer's type is not float32, or the size or the device
-   *     does not fit
+   * @throws IllegalArgumentException if this buffer's type is not float32, or the size or the
+   *     device does not fit
    * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
@@ -407,8 +407,8 @@ public final class Buffer implements AutoCloseable {
    *
    * @param source {@link #count} elements; may be changed when this method has returned
    * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if this buffer's type is not float64, or the size or the device
-   *     does not fit
+   * @throws IllegalArgumentException if this buffer's type is not float64, or the size or the
+   *     device does not fit
    * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
@@ -424,8 +424,8 @@ public final class Buffer implements AutoCloseable {
    *
    * @param source {@link #count} elements; may be changed when this method has returned
    * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if this buffer's type is not int32 or uint32, or the size or the device
-   *     does not fit
+   * @throws IllegalArgumentException if this buffer's type is not int32 or uint32, or the size or
+   *     the device does not fit
    * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
@@ -466,8 +466,8 @@ public final class Buffer implements AutoCloseable {
    *
    * @param target {@link #count} elements
    * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if this buffer's type is not float32, or the size or the device
-   *     does not fit
+   * @throws IllegalArgumentException if this buffer's type is not float32, or the size or the
+   *     device does not fit
    * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
@@ -483,8 +483,8 @@ public final class Buffer implements AutoCloseable {
    *
    * @param target {@link #count} elements
    * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if this buffer's type is not float64, or the size or the device
-   *     does not fit
+   * @throws IllegalArgumentException if this buffer's type is not float64, or the size or the
+   *     device does not fit
    * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
@@ -500,8 +500,8 @@ public final class Buffer implements AutoCloseable {
    *
    * @param target {@link #count} elements
    * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if this buffer's type is not int32 or uint32, or the size or the device
-   *     does not fit
+   * @throws IllegalArgumentException if this buffer's type is not int32 or uint32, or the size or
+   *     the device does not fit
    * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */

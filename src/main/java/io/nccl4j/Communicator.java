@@ -520,8 +520,8 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Makes a new communicator as {@link #shrink(Set, ShrinkMode, CommunicatorConfig)} does, with this
-   * one's configuration.
+   * Makes a new communicator as {@link #shrink(Set, ShrinkMode, CommunicatorConfig)} does, with
+   * this one's configuration.
    *
    * @param excludedRanks the ranks that are left out, at least one, not this one and not all; the
    *     set is not kept

@@ -13,7 +13,9 @@ import java.util.concurrent.ExecutionException;
  * The communicators of ranks that {@link Backend#newCommunicators} made together: the element at
  * index r is rank r's. The list cannot be changed. Closing it closes all of them.
  *
- * <p>{@snippet :
+ * <p>
+ *
+ * {@snippet :
  * try (CommunicatorList comms = backend.newCommunicators(0, 1)) {
  *   Group.run(
  *       () -> {
@@ -61,8 +63,7 @@ public final class CommunicatorList extends AbstractList<Communicator>
     List<CompletableFuture<Void>> ends = new ArrayList<>();
     List<Runnable> steps = new ArrayList<>();
     communicators.forEach(
-        comm ->
-            steps.add(() -> ends.add(comm.core().closeInBackground().toCompletableFuture())));
+        comm -> steps.add(() -> ends.add(comm.core().closeInBackground().toCompletableFuture())));
     steps.add(() -> CloseAll.all(ends.stream().<Runnable>map(end -> () -> await(end)).toList()));
     CloseAll.all(steps);
   }

@@ -116,8 +116,8 @@ public final class Graph implements AutoCloseable {
    * @param stream the stream to capture
    * @param body enqueues operations on this stream, from this thread, and nothing else
    * @return the graph, for the caller to close
-   * @throws IllegalStateException if the stream is closed or is being captured already, or if called
-   *     in a group
+   * @throws IllegalStateException if the stream is closed or is being captured already, or if
+   *     called in a group
    * @throws NcclException if the library refuses an operation; nothing is left captured then, as
    *     with whatever the lambda throws
    * @throws CudaException if the runtime refuses the capture; likewise

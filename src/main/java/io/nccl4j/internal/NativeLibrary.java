@@ -105,9 +105,7 @@ public final class NativeLibrary {
     return found;
   }
 
-  /**
-   * Checks native access with a minimal restricted call, to explain what to do if it is denied.
-   */
+  /** Checks native access with a minimal restricted call, to explain what to do if it is denied. */
   @SuppressWarnings("restricted") // On purpose.
   private static void checkNativeAccess() {
     try {

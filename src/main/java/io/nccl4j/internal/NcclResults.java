@@ -15,9 +15,7 @@ public final class NcclResults {
     }
   }
 
-  /**
-   * Returns the exception for a failed call, with the library's texts.
-   */
+  /** Returns the exception for a failed call, with the library's texts. */
   public static NcclException failure(int result, String function) {
     String text = nccl_h.ncclGetErrorString(result).getString(0);
     // NCCL has one buffer per process and never clears it. The text may be an earlier call's, which

@@ -28,8 +28,7 @@ public final class Poller {
    * @param poll polls once; it must not block
    * @param idle whether there is nothing to poll, so that the thread may end
    */
-  public Poller(
-      ThreadFactory threads, long periodMillis, Runnable poll, BooleanSupplier idle) {
+  public Poller(ThreadFactory threads, long periodMillis, Runnable poll, BooleanSupplier idle) {
     this.threads = threads;
     this.periodMillis = periodMillis;
     this.poll = poll;

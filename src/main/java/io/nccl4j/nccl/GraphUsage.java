@@ -3,8 +3,8 @@ package io.nccl4j.nccl;
 import java.util.stream.Stream;
 
 /**
- * How a communicator is used with CUDA graphs. The more restricted the usage, the more work
- * NCCL can omit. C: {@code ncclConfig_t.graphUsageMode}, from NCCL 2.29 on.
+ * How a communicator is used with CUDA graphs. The more restricted the usage, the more work NCCL
+ * can omit. C: {@code ncclConfig_t.graphUsageMode}, from NCCL 2.29 on.
  */
 public enum GraphUsage {
   /** Operations are never captured. */

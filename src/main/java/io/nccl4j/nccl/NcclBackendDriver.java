@@ -102,8 +102,7 @@ final class NcclBackendDriver implements BackendDriver {
     return driver(config, init, context);
   }
 
-  private CommunicatorDriver driver(
-      NcclConfig config, CommInit init, CommunicatorContext context) {
+  private CommunicatorDriver driver(NcclConfig config, CommInit init, CommunicatorContext context) {
     int capability = computeCapabilities[context.device()];
     return new NcclCommunicatorDriver(version, capability, config, init, context);
   }

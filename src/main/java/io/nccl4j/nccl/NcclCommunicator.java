@@ -105,8 +105,7 @@ public final class NcclCommunicator {
    *     usable once the group has ended
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
-  public Communicator shrink(
-      Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childConfig) {
+  public Communicator shrink(Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childConfig) {
     return connected(unconnectedShrink(excludedRanks, mode, childConfig));
   }
 
@@ -184,8 +183,7 @@ public final class NcclCommunicator {
    * @throws IllegalStateException if this communicator accepts no operations, or this thread has a
    *     group open
    */
-  public CompletionStage<Communicator> growAsync(
-      int newSize, UniqueId id, NcclConfig childConfig) {
+  public CompletionStage<Communicator> growAsync(int newSize, UniqueId id, NcclConfig childConfig) {
     return connectedAsync(() -> unconnectedGrow(newSize, id, childConfig));
   }
 
@@ -437,8 +435,7 @@ public final class NcclCommunicator {
             mode,
             config.common(),
             (excluded, child) ->
-                configured(
-                    config, new CommInit.Shrink(driver.children(), excluded, mode), child));
+                configured(config, new CommInit.Shrink(driver.children(), excluded, mode), child));
   }
 
   private Communicator unconnectedGrow(int newSize, UniqueId id, NcclConfig config) {

@@ -66,8 +66,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     this.init = init;
     this.context = context;
     this.handle =
-        new CommunicatorHandle(
-            context, library, NativeConfig.blocking(config), this::freeIfUnused);
+        new CommunicatorHandle(context, library, NativeConfig.blocking(config), this::freeIfUnused);
     this.communicator = new NativeCommunicator(handle);
     this.communicatorKey = init.communicatorKey();
     this.cohort = init.cohort(communicatorKey);
@@ -173,8 +172,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   private void initialize() {
     try (Arena arena = Arena.ofConfined()) {
-      init.initialize(
-          communicator, NativeConfig.of(config, communicator.library(), arena), arena);
+      init.initialize(communicator, NativeConfig.of(config, communicator.library(), arena), arena);
       // NCCL's configuration files may have set the variable in the meantime.
       handle.publish(NativeConfig.blocking(config));
       if (handle.created()) {

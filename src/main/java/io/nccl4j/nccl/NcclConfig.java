@@ -17,8 +17,9 @@ import java.util.OptionalInt;
  *
  * <p>NCCL would ignore a setting that is newer than the loaded library. Creating a communicator
  * with one therefore fails with an {@link UnsupportedNcclVersionException}, or logs a warning after
- * {@link #withUnsupportedConfigPolicy}. The same applies to a communicator's name, which needs NCCL 2.27; if
- * only a {@link CommunicatorConfig} was given, an unsupported name is always just a warning.
+ * {@link #withUnsupportedConfigPolicy}. The same applies to a communicator's name, which needs NCCL
+ * 2.27; if only a {@link CommunicatorConfig} was given, an unsupported name is always just a
+ * warning.
  *
  * <p>C: {@code ncclConfig_t}, from NCCL 2.14 on.
  *
@@ -72,7 +73,8 @@ public final class NcclConfig {
    * @param value the settings
    */
   public NcclConfig withCommon(CommunicatorConfig value) {
-    return new NcclConfig(Objects.requireNonNull(value, "common"), fields, netName, unsupportedConfigPolicy);
+    return new NcclConfig(
+        Objects.requireNonNull(value, "common"), fields, netName, unsupportedConfigPolicy);
   }
 
   /**

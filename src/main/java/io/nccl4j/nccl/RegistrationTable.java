@@ -121,8 +121,7 @@ final class RegistrationTable {
       }
     }
     handle.release();
-    throw new CommunicatorAbortedException(
-        handle.kind().registering(), communicator.toString());
+    throw new CommunicatorAbortedException(handle.kind().registering(), communicator.toString());
   }
 
   /** Releases memory that is not registered with NCCL, or not any more. */

@@ -96,8 +96,7 @@ public final class Window implements AutoCloseable {
     nativeCommunicator.context().checkConnected();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment pointer = arena.allocate(ValueLayout.ADDRESS);
-      nativeCommunicator.call(
-          function, comm -> nccl_h.ncclWinGetUserPtr(comm, handle, pointer));
+      nativeCommunicator.call(function, comm -> nccl_h.ncclWinGetUserPtr(comm, handle, pointer));
       return pointer.get(ValueLayout.ADDRESS, 0).address();
     }
   }

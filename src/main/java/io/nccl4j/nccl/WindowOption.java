@@ -7,8 +7,8 @@ import java.util.Set;
 public enum WindowOption {
   /**
    * Maps the memory of every rank at the same offset of a symmetric address range. One-sided
-   * operations and NCCL's symmetric kernels need this. C: {@code NCCL_WIN_COLL_SYMMETRIC},
-   * from NCCL 2.27 on.
+   * operations and NCCL's symmetric kernels need this. C: {@code NCCL_WIN_COLL_SYMMETRIC}, from
+   * NCCL 2.27 on.
    */
   SYMMETRIC(nccl_h.NCCL_WIN_COLL_SYMMETRIC(), FeatureVersions.WINDOWS),
 

@@ -88,8 +88,7 @@ abstract sealed class AbstractRendezvous implements Rendezvous
   final UniqueId exchange(Supplier<UniqueId> maker, RankBackend backend) {
     Objects.requireNonNull(maker, "maker");
     if (inUse.isHeldByCurrentThread() || !inUse.tryLock()) {
-      throw new IllegalStateException(
-          this + " is already in an exchange; it allows one at a time");
+      throw new IllegalStateException(this + " is already in an exchange; it allows one at a time");
     }
     try {
       return nextRound(maker, backend);

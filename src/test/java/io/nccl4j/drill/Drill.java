@@ -68,7 +68,10 @@ public final class Drill {
     CountDownLatch warmedBefore = new CountDownLatch(0);
     for (Cell cell : cells) {
       Drill drill =
-          new Drill(cell, backend.newCommunicators(new int[] {0, 1, VICTIM}, cell.config()), warmedBefore);
+          new Drill(
+              cell,
+              backend.newCommunicators(new int[] {0, 1, VICTIM}, cell.config()),
+              warmedBefore);
       drills.add(drill);
       warmedBefore = drill.warmed;
     }

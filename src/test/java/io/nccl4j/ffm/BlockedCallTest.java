@@ -156,7 +156,8 @@ class BlockedCallTest {
         Stream stream = pair.backend().newStream(0);
         Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4);
         Buffer other = pair.rank(0).newBuffer(DataType.INT32, 4)) {
-      List<Communicator> longTimeout = pair.backend().newCommunicators(new int[] {0, 1}, LONG_TIMEOUT);
+      List<Communicator> longTimeout =
+          pair.backend().newCommunicators(new int[] {0, 1}, LONG_TIMEOUT);
       Runnable both =
           () ->
               Group.run(

@@ -256,9 +256,7 @@ class ChangingCommunicatorsTest {
         assertThrows(
             NcclTimeoutException.class, () -> NcclCommunicator.of(ranks.getFirst()).suspend());
     assertEquals("ncclCommSuspend", thrown.function());
-    assertFalse(
-        NcclCommunicator.of(ranks.getFirst()).isSuspended(),
-        "in progress is not success");
+    assertFalse(NcclCommunicator.of(ranks.getFirst()).isSuspended(), "in progress is not success");
     ranks.forEach(Communicator::abort);
   }
 
@@ -284,7 +282,8 @@ class ChangingCommunicatorsTest {
                 .shrinkAsync(Set.of(1), ShrinkMode.FINISH_FIRST, NON_BLOCKING));
     assertEquals(1, rest.size());
     List<UniqueId> ids = List.of(backend.newUniqueId());
-    Communicator byIds = await(NcclBackend.of(backend).newCommunicatorAsync(ids, 1, 0, NON_BLOCKING));
+    Communicator byIds =
+        await(NcclBackend.of(backend).newCommunicatorAsync(ids, 1, 0, NON_BLOCKING));
     List<CompletionStage<Void>> closings = new ArrayList<>();
     for (Communicator each : List.of(rest, grown, joined, child, comm, byIds)) {
       closings.add(NcclCommunicator.of(each).closeAsync());

@@ -8,7 +8,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
@@ -148,8 +147,7 @@ class ContextsTest {
   }
 
   private static List<Communicator> twoRanks(Backend backend) throws Exception {
-    List<Communicator> ranks =
-        backend.newCommunicators(DEVICE, NEXT_DEVICE);
+    List<Communicator> ranks = backend.newCommunicators(DEVICE, NEXT_DEVICE);
     // NCCL and this thread may have used other devices: count from here.
     StandIn.reset();
     StandIn.connect(false); // The ranks call one after the other.

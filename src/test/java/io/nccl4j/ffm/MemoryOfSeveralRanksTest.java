@@ -7,7 +7,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
@@ -128,8 +127,7 @@ class MemoryOfSeveralRanksTest {
   @Test
   void memoryOfASingleRankIsFreedAtOnce() {
     try (Backend backend = NcclBackend.open();
-        Communicator single =
-            backend.newCommunicators(DEVICE).getFirst()) {
+        Communicator single = backend.newCommunicators(DEVICE).getFirst()) {
       long before = StandIn.live("memory");
       Buffer buffer = single.newBuffer(DataType.INT32, 1000);
       assertEquals(before + 1, StandIn.live("memory"));
@@ -160,8 +158,7 @@ class MemoryOfSeveralRanksTest {
   /** Two ranks on one device, each with a stream and a value. */
   private static final class TwoRanks implements AutoCloseable {
     private final Backend backend = NcclBackend.open();
-    private final List<Communicator> ranks =
-        backend.newCommunicators(DEVICE, DEVICE);
+    private final List<Communicator> ranks = backend.newCommunicators(DEVICE, DEVICE);
     private final List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
     private final List<Buffer> values =
         ranks.stream().map(rank -> rank.newBuffer(DataType.INT32, 1)).toList();

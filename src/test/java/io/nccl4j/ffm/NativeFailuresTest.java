@@ -249,7 +249,9 @@ class NativeFailuresTest {
         assertTimeout(
             Duration.ofSeconds(8),
             () ->
-                assertThrows(NcclException.class, () -> backend.newCommunicators(new int[] {0, 1, 2}, CONFIG)));
+                assertThrows(
+                    NcclException.class,
+                    () -> backend.newCommunicators(new int[] {0, 1, 2}, CONFIG)));
     assertSame(NcclResult.INTERNAL_ERROR, thrown.result(), thrown::toString);
   }
 
@@ -439,7 +441,8 @@ class NativeFailuresTest {
     assertEquals(before.get("communicator"), liveObjects().get("communicator"), "after one");
     StandIn.fail("ncclCommInitRankConfig", 3, 2);
     assertThrows(
-        NcclException.class, () -> backend.newCommunicators(new int[] {0, 1}, CONFIG.withBlocking(false)));
+        NcclException.class,
+        () -> backend.newCommunicators(new int[] {0, 1}, CONFIG.withBlocking(false)));
     // A communicator whose thread is inside NCCL when the other fails is freed by that thread.
     for (int i = 0;
         i < 100 && !before.get("communicator").equals(liveObjects().get("communicator"));

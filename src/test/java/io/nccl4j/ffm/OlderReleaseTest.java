@@ -50,8 +50,7 @@ class OlderReleaseTest {
   private static final String RELEASE = System.getProperty("test.nccl.release");
   private static final String FIRST_WITH_FLOAT8 = "2.24.3";
   // Without the NCCL function, nccl4j uses sends and receives.
-  private static final Set<String> EMULATED =
-      Set.of("ncclAlltoAll", "ncclGather", "ncclScatter");
+  private static final Set<String> EMULATED = Set.of("ncclAlltoAll", "ncclGather", "ncclScatter");
 
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));

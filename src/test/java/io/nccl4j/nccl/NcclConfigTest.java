@@ -134,8 +134,7 @@ class NcclConfigTest {
     "maxP2pPeers, 2.29.7, 2.30.0",
     "graphStreamOrdering, 2.30.4, 2.30.5"
   })
-  void unsupportedSettingIsRefusedOrIgnored(
-      String field, String found, String needed) {
+  void unsupportedSettingIsRefusedOrIgnored(String field, String found, String needed) {
     NcclConfig config = with(field);
     NcclVersion older = version(found);
     UnsupportedNcclVersionException thrown =
@@ -261,7 +260,8 @@ class NcclConfigTest {
   @Test
   void unsupportedConfigPolicyIsRead() {
     assertEquals(UnsupportedConfigPolicy.REFUSE, defaults.unsupportedConfigPolicy());
-    NcclConfig warned = defaults.withUnsupportedConfigPolicy(UnsupportedConfigPolicy.WARN).withMaxCtas(1);
+    NcclConfig warned =
+        defaults.withUnsupportedConfigPolicy(UnsupportedConfigPolicy.WARN).withMaxCtas(1);
     assertEquals(UnsupportedConfigPolicy.WARN, warned.unsupportedConfigPolicy());
   }
 

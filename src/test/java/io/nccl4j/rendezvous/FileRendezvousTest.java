@@ -243,8 +243,7 @@ class FileRendezvousTest {
         RankThreads.start(() -> rendezvous(1, 2, LONG).exchange(RankThreads::newId));
     RendezvousException thrown = RankThreads.failure(RendezvousException.class, first);
     assertTrue(
-        thrown.getMessage().contains("another process takes part as rank 1"),
-        thrown.getMessage());
+        thrown.getMessage().contains("another process takes part as rank 1"), thrown.getMessage());
     UniqueId id = rendezvous(0, 2, LONG).exchange(RankThreads::newId);
     assertEquals(id, RankThreads.join(second));
   }
@@ -262,8 +261,7 @@ class FileRendezvousTest {
                 Token.random(), RankThreads.newId(), Optional.empty(), List.of(Token.random())));
     RendezvousException thrown = RankThreads.failure(RendezvousException.class, first);
     assertTrue(
-        thrown.getMessage().contains("another process takes part as rank 0"),
-        thrown.getMessage());
+        thrown.getMessage().contains("another process takes part as rank 0"), thrown.getMessage());
   }
 
   @Test
@@ -275,8 +273,7 @@ class FileRendezvousTest {
         RankThreads.start(() -> rendezvous(0, 2, LONG).exchange(RankThreads::newId));
     RendezvousException thrown = RankThreads.failure(RendezvousException.class, first);
     assertTrue(
-        thrown.getMessage().contains("another process takes part as rank 0"),
-        thrown.getMessage());
+        thrown.getMessage().contains("another process takes part as rank 0"), thrown.getMessage());
     UniqueId id = rendezvous(1, 2, LONG).exchange(RankThreads::newId);
     assertEquals(id, RankThreads.join(second));
     assertEquals(List.of(), leftovers());

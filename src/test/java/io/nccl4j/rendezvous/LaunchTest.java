@@ -309,8 +309,7 @@ class LaunchTest {
             IllegalArgumentException.class,
             () -> launch("PMI_RANK=1 PMI_SIZE=2 RANK=0 WORLD_SIZE=2"));
     assertTrue(
-        thrown.getMessage().contains("set NCCL4J_RANK and NCCL4J_WORLD_SIZE"),
-        thrown.getMessage());
+        thrown.getMessage().contains("set NCCL4J_RANK and NCCL4J_WORLD_SIZE"), thrown.getMessage());
   }
 
   private static final String TMP = System.getProperty("java.io.tmpdir");
@@ -381,8 +380,7 @@ class LaunchTest {
         assertThrows(IllegalArgumentException.class, () -> launch.rendezvous(TIMEOUT));
     assertTrue(thrown.getMessage().startsWith(message), thrown.getMessage());
     assertTrue(
-        thrown.getMessage().contains("set NCCL4J_RENDEZVOUS=tcp://HOST:PORT"),
-        thrown.getMessage());
+        thrown.getMessage().contains("set NCCL4J_RENDEZVOUS=tcp://HOST:PORT"), thrown.getMessage());
   }
 
   @ParameterizedTest

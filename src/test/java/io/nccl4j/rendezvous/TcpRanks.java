@@ -83,8 +83,7 @@ abstract class TcpRanks {
     socket.getOutputStream().write(framed.toByteArray());
   }
 
-  static void awaitRejected(TcpRendezvous server, RejectReason reason, int count)
-      throws Exception {
+  static void awaitRejected(TcpRendezvous server, RejectReason reason, int count) throws Exception {
     Deadline deadline = Deadline.after(Duration.ofSeconds(10));
     while (server.rejections().stream().filter(c -> c.reason() == reason).count() < count) {
       assertFalse(deadline.passed(), () -> reason + " is not in " + server.rejections());

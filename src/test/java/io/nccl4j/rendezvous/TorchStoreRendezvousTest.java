@@ -323,8 +323,7 @@ class TorchStoreRendezvousTest {
           8  | 09 00 00 00 00 00 00 09 | 0 | how many of nccl4j/
           6  | 01                      | 1 | a wait for nccl4j/
           """)
-  void invalidAnswerIsReported(int request, String bytes, int rank, String asked)
-      throws Exception {
+  void invalidAnswerIsReported(int request, String bytes, int rank, String asked) throws Exception {
     byte[] answer = HexFormat.ofDelimiter(" ").parseHex(bytes);
     try (StoreStandIn store = new StoreStandIn().override(request, answer);
         Rendezvous overridden = rendezvous(store.port(), rank, 2, LONG);

@@ -122,8 +122,7 @@ abstract class GroupsContract {
   void communicatorListClosesAllRanks(int n) {
     ProcessRank.assumeNone(n);
     try (Backend backend = underTest().open(n)) {
-      int[] devices =
-          IntStream.range(0, n).map(rank -> rank % backend.devices().size()).toArray();
+      int[] devices = IntStream.range(0, n).map(rank -> rank % backend.devices().size()).toArray();
       CommunicatorList comms = backend.newCommunicators(devices, underTest().config());
       try (comms) {
         assertEquals(n, comms.size());
@@ -488,7 +487,8 @@ abstract class GroupsContract {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Backend backend = underTest().open(2)) {
       List<Communicator> ranks =
-          backend.newCommunicators(new int[] {0, 1 % backend.devices().size()}, underTest().config());
+          backend.newCommunicators(
+              new int[] {0, 1 % backend.devices().size()}, underTest().config());
       List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
       try {
         body.accept(ranks, streams);

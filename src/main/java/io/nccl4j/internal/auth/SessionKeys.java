@@ -12,10 +12,10 @@ import javax.crypto.spec.HKDFParameterSpec;
 import javax.crypto.spec.SecretKeySpec;
 
 /**
- * The keys of one connection between two processes that know the same secret. The accepting
- * side sends a random greeting; the connecting side replies with a claim that contains its own
- * random number. The keys are derived from the secret and both messages by HKDF-SHA256. So they
- * differ for every connection, and messages of one connection cannot be replayed on another.
+ * The keys of one connection between two processes that know the same secret. The accepting side
+ * sends a random greeting; the connecting side replies with a claim that contains its own random
+ * number. The keys are derived from the secret and both messages by HKDF-SHA256. So they differ for
+ * every connection, and messages of one connection cannot be replayed on another.
  */
 public final class SessionKeys {
   /** The size of a proof in bytes. */

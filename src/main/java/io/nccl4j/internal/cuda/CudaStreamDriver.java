@@ -436,9 +436,7 @@ public final class CudaStreamDriver implements StreamDriver {
     }
   }
 
-  /**
-   * Returns whether the kernels of an aborted communicator end, which takes a moment.
-   */
+  /** Returns whether the kernels of an aborted communicator end, which takes a moment. */
   private boolean endsAfterAbort() {
     try {
       drain(ABORT_TIMEOUT);

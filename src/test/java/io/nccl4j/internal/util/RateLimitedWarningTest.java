@@ -43,8 +43,7 @@ class RateLimitedWarningTest {
     event(1);
     event(60);
     assertEquals(
-        List.of(
-            "warn: it failed", "warn: it failed (3 since the last warning)", "warn: it failed"),
+        List.of("warn: it failed", "warn: it failed (3 since the last warning)", "warn: it failed"),
         logged);
   }
 

@@ -241,8 +241,7 @@ public final class Connection {
     try {
       channel.close();
     } catch (IOException e) {
-      Loggers.of(Connection.class)
-          .warn("the connection to {} could not be closed", peer, e);
+      Loggers.of(Connection.class).warn("the connection to {} could not be closed", peer, e);
     }
   }
 

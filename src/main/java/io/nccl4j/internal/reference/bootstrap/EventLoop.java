@@ -286,8 +286,7 @@ final class EventLoop implements Runnable {
     for (SelectionKey key : List.copyOf(selector.keys())) {
       if (key.attachment() instanceof Connection connection) {
         attempt(
-            failure,
-            () -> connection.fail("this process no longer receives messages: " + failure));
+            failure, () -> connection.fail("this process no longer receives messages: " + failure));
       }
     }
   }

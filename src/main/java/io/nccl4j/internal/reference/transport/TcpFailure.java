@@ -62,8 +62,7 @@ public final class TcpFailure {
       try {
         channel.close();
       } catch (IOException e) {
-        Loggers.of(TcpFailure.class)
-            .warn("the connection of a link could not be closed", e);
+        Loggers.of(TcpFailure.class).warn("the connection of a link could not be closed", e);
       }
     }
   }

@@ -100,8 +100,7 @@ public final class Handshake {
     int version = bytes.getInt();
     if (version != VERSION) {
       throw new RejectedException(
-          RejectReason.WRONG_VERSION,
-          "it uses version " + version + "; this side uses " + VERSION);
+          RejectReason.WRONG_VERSION, "it uses version " + version + "; this side uses " + VERSION);
     }
     if (message.length != length) {
       throw new RejectedException(

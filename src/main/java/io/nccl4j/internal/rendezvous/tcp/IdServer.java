@@ -215,8 +215,7 @@ public final class IdServer implements Closeable {
   /**
    * Serves one round until every rank has confirmed the id, the deadline passes, or ranks are found
    * to use different backends. If the round fails, the ranks that have arrived get the reason; if
-   * backends differ, so do those that arrive within {@link
-   * ExchangeFailedException#FAILURE_LINGER}.
+   * backends differ, so do those that arrive within {@link ExchangeFailedException#FAILURE_LINGER}.
    */
   public Outcome serve(int number, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException {
@@ -233,8 +232,7 @@ public final class IdServer implements Closeable {
       }
       if (round.failure != null) {
         int ranks = mismatch.isPresent() ? jobRank.size() - 1 : round.instances.size();
-        await(
-            Deadline.after(ExchangeFailedException.FAILURE_LINGER), () -> round.endedFor(ranks));
+        await(Deadline.after(ExchangeFailedException.FAILURE_LINGER), () -> round.endedFor(ranks));
       }
       return new Outcome(round.missing(), mismatch);
     } finally {

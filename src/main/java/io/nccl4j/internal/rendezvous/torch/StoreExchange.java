@@ -128,8 +128,7 @@ public final class StoreExchange implements Closeable {
         throws IOException, InterruptedException, ExchangeFailedException;
   }
 
-  private UniqueId converse(
-      Deadline deadline, Conversation conversation, Supplier<String> awaited)
+  private UniqueId converse(Deadline deadline, Conversation conversation, Supplier<String> awaited)
       throws InterruptedException, ExchangeFailedException {
     boolean connected = false;
     try (TorchStore current = new TorchStore(host, port, deadline)) {
@@ -340,9 +339,7 @@ public final class StoreExchange implements Closeable {
           + (announced.isEmpty() ? "" : " (" + Ranks.text(announced) + " announced, not confirmed)")
           + (otherVersions.isEmpty()
               ? ""
-              : " ("
-                  + Ranks.text(otherVersions)
-                  + " announced by another version of nccl4j)")
+              : " (" + Ranks.text(otherVersions) + " announced by another version of nccl4j)")
           + " in round "
           + round
           + " at "

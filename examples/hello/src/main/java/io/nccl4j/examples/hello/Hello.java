@@ -31,6 +31,11 @@ public final class Hello {
     String verdict = values[999] == comm.size() * (comm.size() + 1) / 2 ? "OK" : "WRONG";
     System.out.printf(
         "%s: rank %d of %d has the sum of 1000 elements, %s; started by %s, id from %s%n",
-        comm.backend().name(), comm.rank(), comm.size(), verdict, launch.launcher(), launch.idSource());
+        comm.backend().name(),
+        comm.rank(),
+        comm.size(),
+        verdict,
+        launch.launcher(),
+        launch.idSource());
   }
 }

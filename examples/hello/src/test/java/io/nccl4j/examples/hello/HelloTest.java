@@ -35,7 +35,7 @@ class HelloTest {
             .mapToObj(
                 rank ->
                     ("%s: rank %d of %d has the sum of 1000 elements, OK; started by no launcher,"
-                        + " id from this process alone")
+                            + " id from this process alone")
                         .formatted(backend, rank, ranks))
             .toList(),
         ended.out().lines().toList());

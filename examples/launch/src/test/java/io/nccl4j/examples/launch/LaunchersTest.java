@@ -130,8 +130,7 @@ class LaunchersTest {
   }
 
   @Test
-  void ranksRestartedByTorchrunGetANewCommunicator()
-      throws IOException, InterruptedException {
+  void ranksRestartedByTorchrunGetANewCommunicator() throws IOException, InterruptedException {
     String once = "\"$@\"; s=$?; [[ $RANK$TORCHELASTIC_RESTART_COUNT == 10 ]] && exit 3; exit $s";
     List<String> launcher =
         List.of(

@@ -41,10 +41,7 @@ final class Report {
         comparison.toGenerated(), LeastSquares.NOISE);
     print(
         "largest difference of %d ranks from one rank: %.2g, allowed %.2g: %s%n",
-        ranks,
-        comparison.toOneRank(),
-        comparison.allowed(),
-        comparison.holds() ? "OK" : "WRONG");
+        ranks, comparison.toOneRank(), comparison.allowed(), comparison.holds() ? "OK" : "WRONG");
   }
 
   private void print(String format, Object... values) {

@@ -77,8 +77,7 @@ public final class DdpExample extends Ranks {
   @Option(
       names = "--seed",
       paramLabel = "N",
-      description =
-          "seed of rank 0's parameters, which all ranks get (default: ${DEFAULT-VALUE})")
+      description = "seed of rank 0's parameters, which all ranks get (default: ${DEFAULT-VALUE})")
   long seed = 1;
 
   @Option(

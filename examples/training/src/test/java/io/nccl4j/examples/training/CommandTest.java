@@ -108,8 +108,7 @@ class CommandTest {
     FinishedProgram ended = run("DdpExample", Map.of(), args);
     assertEquals(2, ended.status());
     assertTrue(ended.err().startsWith("ddp-example: " + message), ended.err());
-    assertTrue(
-        ended.err().endsWith("; see scripts/ddp-example --help\n"), ended.err());
+    assertTrue(ended.err().endsWith("; see scripts/ddp-example --help\n"), ended.err());
     assertEquals(1, ended.err().lines().count(), ended.err());
     assertEquals("", ended.out());
   }
@@ -117,8 +116,7 @@ class CommandTest {
   @Test
   void missingTraceFolderIsRejectedBeforeAnythingStarts() throws Exception {
     String absent = folder.resolve("absent").toString();
-    assertRejected(
-        "--trace is " + absent + "; it must be an existing folder", "--trace", absent);
+    assertRejected("--trace is " + absent + "; it must be an existing folder", "--trace", absent);
   }
 
   @Test
