@@ -1,5 +1,7 @@
 package io.nccl4j.internal.util;
 
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -19,15 +21,17 @@ public final class Loggers {
 
   /** Returns the logger with a name. */
   public static Logger of(String name) {
-    if (!initialized) {
-      Thread initializing =
-          Thread.ofPlatform()
-              .daemon()
-              .name("nccl4j-logging")
-              .start(() -> LogManager.getLogger(name));
-      Interrupts.awaitUninterruptibly(initializing::join);
-      initialized = true;
+    if (initialized) {
+      return LogManager.getLogger(name);
     }
-    return LogManager.getLogger(name);
+    FutureTask<Logger> first = new FutureTask<>(() -> LogManager.getLogger(name));
+    Thread.ofPlatform().daemon().name("nccl4j-logging").start(first);
+    try {
+      Logger logger = Interrupts.getUninterruptibly(first::get);
+      initialized = true;
+      return logger;
+    } catch (ExecutionException e) {
+      throw new IllegalStateException("log4j cannot be initialized", e.getCause());
+    }
   }
 }

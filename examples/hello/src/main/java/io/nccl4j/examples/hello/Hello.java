@@ -28,14 +28,10 @@ public final class Hello {
       comm.allReduce(buffer, buffer, ReduceOp.SUM, stream); // enqueued
       buffer.copyTo(values, stream); // waits for the result
     }
-    String verdict = values[999] == comm.size() * (comm.size() + 1) / 2 ? "OK" : "WRONG";
+    String verdict = values[999] == comm.size() * (comm.size() + 1) / 2f ? "OK" : "WRONG";
+    String how = launch.launcher() + ", id from " + launch.idSource();
     System.out.printf(
-        "%s: rank %d of %d has the sum of 1000 elements, %s; started by %s, id from %s%n",
-        comm.backend().name(),
-        comm.rank(),
-        comm.size(),
-        verdict,
-        launch.launcher(),
-        launch.idSource());
+        "%s: rank %d of %d has the sum of 1000 elements, %s; started by %s%n",
+        comm.backend().name(), comm.rank(), comm.size(), verdict, how);
   }
 }
