@@ -133,6 +133,14 @@ public abstract class ContractSuite {
   }
 
   @Nested
+  class MemoryVisibility extends MemoryVisibilityContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class PendingUse extends PendingUseContract {
     @Override
     BackendUnderTest underTest() {
