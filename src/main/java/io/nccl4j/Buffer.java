@@ -107,10 +107,10 @@ public final class Buffer implements AutoCloseable {
    * @param address the device address of the first element, as {@code cudaMalloc} gives it; a
    *     multiple of the element size
    * @param type the type of the elements
-   * @param count how many elements there are; 0 or more
+   * @param count the number of elements; 0 or more
    * @param device the CUDA device that the memory belongs to, as numbered in this process
    * @return the buffer
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofDeviceAddress(long address, DataType type, long count, int device) {
     return ofDeviceAddress(address, type, count, device, () -> {});
@@ -122,13 +122,13 @@ public final class Buffer implements AutoCloseable {
    * @param address the device address of the first element, as {@code cudaMalloc} gives it; a
    *     multiple of the element size
    * @param type the type of the elements
-   * @param count how many elements there are; 0 or more
+   * @param count the number of elements; 0 or more
    * @param device the CUDA device that the memory belongs to, as numbered in this process
    * @param release runs once, when the buffer was closed and no stream uses it any more: in the
    *     thread that closes it, which gets what it throws, or in the one that finds the last of its
    *     streams past it, where that is logged
-   * @return the buffer, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @return the buffer; the caller closes it
+   * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofDeviceAddress(
       long address, DataType type, long count, int device, Runnable release) {
@@ -143,12 +143,12 @@ public final class Buffer implements AutoCloseable {
    * @param memory native memory that is page-locked, of the global scope, at least {@code count}
    *     elements long; the first one's address is a multiple of the element size
    * @param type the type of the elements
-   * @param count how many elements there are; 0 or more
+   * @param count the number of elements; 0 or more
    * @param release runs once, when the buffer was closed and no stream uses it any more: in the
    *     thread that closes it, which gets what it throws, or in the one that finds the last of its
    *     streams past it, where that is logged
-   * @return the buffer, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @return the buffer; the caller closes it
+   * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofPinnedSegment(
       MemorySegment memory, DataType type, long count, Runnable release) {
@@ -161,13 +161,13 @@ public final class Buffer implements AutoCloseable {
    * @param memory native memory that every thread can access, at least {@code count} elements long;
    *     the first one's address is a multiple of the element size
    * @param type the type of the elements
-   * @param count how many elements there are; 0 or more
+   * @param count the number of elements; 0 or more
    * @param device the reference backend's device that may use it, or {@link #ANY_DEVICE}
    * @param release runs once, when the buffer was closed and no stream uses it any more: in the
    *     thread that closes it, which gets what it throws, or in the one that finds the last of its
    *     streams past it, where that is logged
-   * @return the buffer, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @return the buffer; the caller closes it
+   * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofHostSegment(
       MemorySegment memory, DataType type, long count, int device, Runnable release) {
@@ -186,9 +186,9 @@ public final class Buffer implements AutoCloseable {
    *     the first one's address is a multiple of the element size. The buffer keeps its scope
    *     reachable, and no arena from being closed
    * @param type the type of the elements
-   * @param count how many elements there are; 0 or more
+   * @param count the number of elements; 0 or more
    * @return the buffer
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofHostSegment(MemorySegment memory, DataType type, long count) {
     return ofHostSegment(memory, type, count, ANY_DEVICE, () -> {});
@@ -206,7 +206,7 @@ public final class Buffer implements AutoCloseable {
    *     are taken as whatever the type says, in this machine's byte order
    * @param type the type of the elements
    * @return the buffer
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofDirectBuffer(java.nio.Buffer memory, DataType type) {
     MemorySegment segment = DirectMemory.of(memory, type);
@@ -288,7 +288,7 @@ public final class Buffer implements AutoCloseable {
     return memory.type();
   }
 
-  /** {@return how many elements there are} */
+  /** {@return the number of elements} */
   public long count() {
     return memory.count();
   }
@@ -369,9 +369,9 @@ public final class Buffer implements AutoCloseable {
    * when the stream has passed. C: {@code cudaMemcpyAsync}.
    *
    * @param source host memory of exactly {@link #byteSize} bytes, on the heap or off it
-   * @param stream the stream that orders the copy, of this buffer's device
+   * @param stream the stream that orders the copy; a stream of this buffer's device
    * @throws IllegalArgumentException if the size or the device does not fit
-   * @throws IllegalStateException if the owner or the stream is closed, or the stream being
+   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
   public void copyFromAsync(MemorySegment source, Stream stream) {
@@ -389,9 +389,9 @@ public final class Buffer implements AutoCloseable {
    * #copyFromAsync(MemorySegment, Stream)} does.
    *
    * @param source {@link #count} elements; may be changed when this method has returned
-   * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if this buffer's type is not float32, or the size or the device
-   *     does not fit
+   * @param stream the stream that orders the copy; a stream of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not float32, or the size or the
+   *     device does not fit
    * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
@@ -406,9 +406,9 @@ public final class Buffer implements AutoCloseable {
    * #copyFromAsync(MemorySegment, Stream)} does.
    *
    * @param source {@link #count} elements; may be changed when this method has returned
-   * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if this buffer's type is not float64, or the size or the device
-   *     does not fit
+   * @param stream the stream that orders the copy; a stream of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not float64, or the size or the
+   *     device does not fit
    * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
@@ -423,9 +423,9 @@ public final class Buffer implements AutoCloseable {
    * #copyFromAsync(MemorySegment, Stream)} does.
    *
    * @param source {@link #count} elements; may be changed when this method has returned
-   * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if this buffer's type is not int32 or uint32, or the size or the device
-   *     does not fit
+   * @param stream the stream that orders the copy; a stream of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not int32 or uint32, or the size or
+   *     the device does not fit
    * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
@@ -440,10 +440,10 @@ public final class Buffer implements AutoCloseable {
    * Stream#synchronize()} does, with what that throws. C: {@code cudaMemcpyAsync}.
    *
    * @param target writable host memory of exactly {@link #byteSize} bytes, on the heap or off it
-   * @param stream the stream that orders the copy, of this buffer's device
+   * @param stream the stream that orders the copy; a stream of this buffer's device
    * @throws IllegalArgumentException if the size or the device does not fit, or the memory is
    *     read-only
-   * @throws IllegalStateException if the owner or the stream is closed, or the stream being
+   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
   public void copyTo(MemorySegment target, Stream stream) {
@@ -465,9 +465,9 @@ public final class Buffer implements AutoCloseable {
    * #copyTo(MemorySegment, Stream)} does.
    *
    * @param target {@link #count} elements
-   * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if this buffer's type is not float32, or the size or the device
-   *     does not fit
+   * @param stream the stream that orders the copy; a stream of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not float32, or the size or the
+   *     device does not fit
    * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
@@ -482,9 +482,9 @@ public final class Buffer implements AutoCloseable {
    * #copyTo(MemorySegment, Stream)} does.
    *
    * @param target {@link #count} elements
-   * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if this buffer's type is not float64, or the size or the device
-   *     does not fit
+   * @param stream the stream that orders the copy; a stream of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not float64, or the size or the
+   *     device does not fit
    * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
@@ -499,9 +499,9 @@ public final class Buffer implements AutoCloseable {
    * #copyTo(MemorySegment, Stream)} does.
    *
    * @param target {@link #count} elements
-   * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if this buffer's type is not int32 or uint32, or the size or the device
-   *     does not fit
+   * @param stream the stream that orders the copy; a stream of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not int32 or uint32, or the size or
+   *     the device does not fit
    * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
@@ -517,9 +517,11 @@ public final class Buffer implements AutoCloseable {
    *
    * @param source the buffer to read; it may lie on another device of the same backend or in pinned
    *     memory
-   * @param stream the stream that orders the copy, of this buffer's device or of the source's
+   * @param stream the stream that orders the copy; a stream of this buffer's device or of the
+   *     source's
    * @throws IllegalArgumentException if type, count or device do not fit, or the two overlap
-   * @throws IllegalStateException if an owner or the stream is closed, or the stream being captured
+   * @throws IllegalStateException if an owner or the stream is closed, or the stream is being
+   *     captured
    */
   public void copyFromAsync(Buffer source, Stream stream) {
     Objects.requireNonNull(source, "source");
@@ -565,7 +567,7 @@ public final class Buffer implements AutoCloseable {
    * @param value what every byte becomes
    * @param stream the stream that orders it, of this buffer's device
    * @throws IllegalArgumentException if the device does not fit
-   * @throws IllegalStateException if the owner or the stream is closed, or the stream being
+   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
    *     captured
    */
   public void fill(byte value, Stream stream) {
@@ -657,7 +659,7 @@ public final class Buffer implements AutoCloseable {
    * gives the address to others for longer than one operation.
    *
    * @param holder who holds it, for the message of the refusal
-   * @return the hold, for the caller to close
+   * @return the hold; the caller closes it
    * @throws IllegalStateException if the owner is closed
    */
   public Retention retain(String holder) {

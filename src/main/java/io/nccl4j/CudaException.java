@@ -14,10 +14,10 @@ public class CudaException extends Nccl4jException {
   private final String errorName;
 
   /**
-   * Describes one failed call.
+   * Creates an exception for one failed call.
    *
    * @param function the function that failed, such as {@code cudaMalloc}
-   * @param code the raw code, of {@code cudaError_t}
+   * @param code the raw {@code cudaError_t} code
    * @param errorName the code's name in C, such as {@code cudaErrorMemoryAllocation}
    * @param text what went wrong, in the runtime's words
    */
@@ -33,7 +33,7 @@ public class CudaException extends Nccl4jException {
     return function;
   }
 
-  /** {@return the raw code of {@code cudaError_t}} */
+  /** {@return the raw {@code cudaError_t} code} */
   public int code() {
     return code;
   }

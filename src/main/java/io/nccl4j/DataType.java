@@ -65,7 +65,7 @@ public enum DataType {
   /**
    * {@return the size of so many elements in bytes}
    *
-   * @param count how many elements; 0 or more
+   * @param count the number of elements; 0 or more
    * @throws IllegalArgumentException if the count is negative, or the size does not fit a {@code
    *     long}
    */

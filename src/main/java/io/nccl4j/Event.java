@@ -64,12 +64,12 @@ public final class Event implements AutoCloseable {
   /**
    * Waits until the last recorded mark has been reached. C: {@code cudaEventQuery}, repeated.
    *
-   * @param timeout the longest wait; positive
-   * @throws NcclTimeoutException if the time has passed
+   * @param timeout the maximum time to wait; positive
+   * @throws NcclTimeoutException if the timeout expires
    * @throws NcclException as {@link #isComplete} does
    * @throws CudaException if work before the mark failed
    * @throws IllegalStateException if the event is closed
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted; its
+   * @throws java.util.concurrent.CancellationException if the waiting thread is interrupted; its
    *     interrupt status stays set
    * @throws IllegalArgumentException if the timeout is not positive
    */
@@ -141,7 +141,7 @@ public final class Event implements AutoCloseable {
    * Releases the event. Idempotent; waits that are enqueued stay valid. C: {@code
    * cudaEventDestroy}.
    *
-   * @throws CudaException if the runtime refuses
+   * @throws CudaException if the CUDA runtime reports an error
    */
   @Override
   public void close() {

@@ -67,12 +67,12 @@ public final class Graph implements AutoCloseable {
    * @param streams the streams to capture, each once; one for each rank that this thread drives
    * @param body enqueues operations on these streams, from this thread, and nothing else: making or
    *     allocating anything and closing a communicator is refused meanwhile
-   * @return a graph for each stream, in the same order, for the caller to close
+   * @return a graph for each stream, in the same order; the caller closes it
    * @throws IllegalStateException if a stream is closed or is being captured already, or if called
    *     in a group
    * @throws NcclException if the library refuses an operation; nothing is left captured then, as
    *     with whatever the lambda throws
-   * @throws CudaException if the runtime refuses the capture; likewise
+   * @throws CudaException if the CUDA runtime reports an error the capture; likewise
    * @throws IllegalArgumentException if there is no stream, or one twice
    */
   public static List<Graph> capture(List<? extends Stream> streams, Runnable body) {
@@ -115,12 +115,12 @@ public final class Graph implements AutoCloseable {
    *
    * @param stream the stream to capture
    * @param body enqueues operations on this stream, from this thread, and nothing else
-   * @return the graph, for the caller to close
-   * @throws IllegalStateException if the stream is closed or is being captured already, or if called
-   *     in a group
+   * @return the graph; the caller closes it
+   * @throws IllegalStateException if the stream is closed or is being captured already, or if
+   *     called in a group
    * @throws NcclException if the library refuses an operation; nothing is left captured then, as
    *     with whatever the lambda throws
-   * @throws CudaException if the runtime refuses the capture; likewise
+   * @throws CudaException if the CUDA runtime reports an error the capture; likewise
    */
   public static Graph capture(Stream stream, Runnable body) {
     return capture(List.of(Objects.requireNonNull(stream, "stream")), body).getFirst();
@@ -161,7 +161,7 @@ public final class Graph implements AutoCloseable {
    * @throws IllegalArgumentException if the stream is of another device or backend
    * @throws IllegalStateException if the graph, the stream or anything that the operations use is
    *     closed, or if the stream is being captured
-   * @throws CudaException if the runtime refuses
+   * @throws CudaException if the CUDA runtime reports an error
    */
   public void launch(Stream stream) {
     Objects.requireNonNull(stream, "stream");
@@ -278,7 +278,7 @@ public final class Graph implements AutoCloseable {
    * Releases the graph; launches that are enqueued still run. Idempotent. C: {@code
    * cudaGraphExecDestroy}.
    *
-   * @throws CudaException if the runtime refuses
+   * @throws CudaException if the CUDA runtime reports an error
    */
   @Override
   public void close() {

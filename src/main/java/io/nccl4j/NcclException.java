@@ -57,11 +57,11 @@ public class NcclException extends Nccl4jException {
   private FailureDetails details;
 
   /**
-   * Describes one failed call.
+   * Creates an exception for one failed call.
    *
    * @param function the function that failed, such as {@code ncclAllReduce}
-   * @param code the raw result code, of {@code ncclResult_t}
-   * @param text what went wrong, in the library's words
+   * @param code the raw {@code ncclResult_t} code
+   * @param text the library's error text
    * @param lastError the library's last-error text, or an empty string. NCCL keeps one such text
    *     per process: it may stem from an earlier call, also of another thread
    */
@@ -84,8 +84,8 @@ public class NcclException extends Nccl4jException {
    * Makes the exception of the kind that a result belongs to.
    *
    * @param function the function that failed
-   * @param code the raw result code, of {@code ncclResult_t}
-   * @param text what went wrong, in the library's words
+   * @param code the raw {@code ncclResult_t} code
+   * @param text the library's error text
    * @param lastError the library's last-error text, or an empty string
    * @return the exception, to be thrown
    */
@@ -206,7 +206,7 @@ public class NcclException extends Nccl4jException {
     return code;
   }
 
-  /** {@return what went wrong, in the library's words} C: {@code ncclGetErrorString}. */
+  /** {@return the library's error text} C: {@code ncclGetErrorString}. */
   public final String text() {
     return text;
   }

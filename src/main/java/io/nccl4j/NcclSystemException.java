@@ -8,11 +8,11 @@ public class NcclSystemException extends NcclException {
   private static final long serialVersionUID = 1;
 
   /**
-   * Describes one failed call.
+   * Creates an exception for one failed call.
    *
    * @param function the function that failed
-   * @param code the raw result code
-   * @param text what went wrong, in the library's words
+   * @param code the raw {@code ncclResult_t} code
+   * @param text the library's error text
    * @param lastError the library's last-error text, or an empty string
    */
   public NcclSystemException(String function, int code, String text, String lastError) {

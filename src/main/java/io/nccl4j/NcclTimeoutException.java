@@ -28,8 +28,8 @@ public class NcclTimeoutException extends NcclException {
    * Describes one call that the library itself ended for its deadline.
    *
    * @param function the function that failed
-   * @param code the raw result code
-   * @param text what went wrong, in the library's words
+   * @param code the raw {@code ncclResult_t} code
+   * @param text the library's error text
    * @param lastError the library's last-error text, or an empty string
    */
   public NcclTimeoutException(String function, int code, String text, String lastError) {

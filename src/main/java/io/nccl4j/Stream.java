@@ -97,7 +97,7 @@ public final class Stream implements AutoCloseable {
    * @throws NcclException if a collective on this stream failed, a peer failed, or the time has
    *     passed
    * @throws CudaException if work on this stream failed
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted; its
+   * @throws java.util.concurrent.CancellationException if the waiting thread is interrupted; its
    *     interrupt status stays set
    * @throws IllegalStateException if the stream is closed or being captured
    */
@@ -109,12 +109,12 @@ public final class Stream implements AutoCloseable {
    * Waits until everything enqueued so far has finished. C: {@code cudaStreamQuery} and {@code
    * ncclCommGetAsyncError}, in turn.
    *
-   * @param timeout the longest wait; positive
-   * @throws NcclTimeoutException if the time has passed; the work goes on
+   * @param timeout the maximum time to wait; positive
+   * @throws NcclTimeoutException if the timeout expires; the work goes on
    * @throws NcclException if a collective on this stream failed, or a peer failed
    * @throws CudaException if work on this stream failed
    * @throws IllegalStateException if the stream is closed or being captured
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted; its
+   * @throws java.util.concurrent.CancellationException if the waiting thread is interrupted; its
    *     interrupt status stays set
    * @throws IllegalArgumentException if the timeout is not positive
    */
@@ -195,7 +195,7 @@ public final class Stream implements AutoCloseable {
    *
    * @param event an event of this stream's device
    * @throws IllegalArgumentException if the event is of another device or backend
-   * @throws IllegalStateException if the event or the stream is closed, or the stream being
+   * @throws IllegalStateException if the event or the stream is closed, or the stream is being
    *     captured
    */
   public void record(Event event) {
@@ -220,7 +220,7 @@ public final class Stream implements AutoCloseable {
    *
    * @param event an event of any device of the same backend
    * @throws IllegalArgumentException if the event is of another backend
-   * @throws IllegalStateException if the event or the stream is closed, or the stream being
+   * @throws IllegalStateException if the event or the stream is closed, or the stream is being
    *     captured
    */
   public void waitFor(Event event) {
@@ -423,7 +423,7 @@ public final class Stream implements AutoCloseable {
    *
    * @throws IllegalStateException if a collective is pending; or if the stream is being captured,
    *     and nothing is done then
-   * @throws NcclTimeoutException if the time has passed
+   * @throws NcclTimeoutException if the timeout expires
    * @throws CudaException if work on this stream failed, or the runtime refuses
    */
   @Override

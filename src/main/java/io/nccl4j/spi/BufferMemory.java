@@ -21,7 +21,7 @@ public final class BufferMemory {
    * @param pointer its first element. For CUDA it is of the global scope and has size 0, so that
    *     native calls acquire nothing; on the host it is the memory itself
    * @param type the type of the elements
-   * @param count how many elements there are
+   * @param count the number of elements
    */
   public BufferMemory(MemorySegment pointer, DataType type, long count) {
     this.pointer = pointer;
@@ -52,7 +52,7 @@ public final class BufferMemory {
     return typeCode;
   }
 
-  /** Returns how many elements there are. */
+  /** Returns the number of elements. */
   public long count() {
     return count;
   }

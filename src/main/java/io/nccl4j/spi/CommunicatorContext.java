@@ -81,8 +81,8 @@ public interface CommunicatorContext {
   /**
    * Ends every graph of this communicator's operations; none is launched any more.
    *
-   * @throws CudaException if the runtime refuses to destroy one, after the others; what more fails
-   *     is suppressed in it
+   * @throws CudaException if the CUDA runtime reports an error to destroy one, after the others;
+   *     what more fails is suppressed in it
    */
   void endGraphs();
 

@@ -13,7 +13,7 @@ public interface EventDriver {
   /**
    * Waits until the last recorded mark has been reached.
    *
-   * @param timeout the longest wait; positive
+   * @param timeout the maximum time to wait; positive
    * @param late makes what is thrown when the time has passed
    */
   void await(Duration timeout, TimeoutReport late);

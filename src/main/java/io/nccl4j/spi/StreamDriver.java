@@ -21,7 +21,7 @@ public interface StreamDriver {
    * Waits as {@link #await} does, whatever the communicators have to report. An interrupt is kept
    * for later.
    *
-   * @throws NcclTimeoutException if the time has passed
+   * @throws NcclTimeoutException if the timeout expires
    * @throws CudaException if work on this stream failed
    */
   void drain(Duration timeout);
@@ -94,7 +94,7 @@ public interface StreamDriver {
    * Waits for what is enqueued, for at most the longest timeout of the communicators that it
    * carries, and releases the stream, also where the wait failed; called once.
    *
-   * @throws NcclTimeoutException if the time has passed
+   * @throws NcclTimeoutException if the timeout expires
    * @throws CudaException if work on this stream failed, or the runtime refuses
    */
   void release();
