@@ -361,7 +361,7 @@ public final class Backend implements AutoCloseable {
     }
     if (Group.current() != null) {
       throw new IllegalStateException(
-          "communicators makes a group of its own and cannot be called in one");
+          "newCommunicators opens its own group and cannot be called in a group");
     }
     for (int device : devices) {
       checkDevice(device);

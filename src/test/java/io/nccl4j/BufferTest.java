@@ -127,7 +127,9 @@ class BufferTest {
         assertThrows(
             IllegalArgumentException.class,
             () -> Buffer.ofHostSegment(memory, DataType.FLOAT32, 4));
-    assertEquals("memory was freed; a buffer needs what its arena still has", freed.getMessage());
+    assertEquals(
+        "memory was freed, because its arena is closed; a buffer needs memory that is still allocated",
+        freed.getMessage());
   }
 
   @Test
