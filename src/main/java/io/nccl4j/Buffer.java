@@ -34,7 +34,7 @@ public final class Buffer implements AutoCloseable {
   /** The {@link #device} value of host memory that every device of its backend can use. */
   public static final int ANY_DEVICE = -1;
 
-  // // Never started; stands for any thread that is not the owner of a confined arena.
+  // Never started; stands for any thread that is not the owner of a confined arena.
   private static final Thread ANY_THREAD = Thread.ofPlatform().unstarted(() -> {});
 
   /** The kind of memory of a buffer, which determines the devices that can use it. */
@@ -85,7 +85,7 @@ public final class Buffer implements AutoCloseable {
   private final MemoryOwner owner;
   private final boolean view;
   private final MemoryType memoryType;
-  // // The memory as the host accesses it; for device memory only the address.
+  // The memory as the host accesses it; for device memory only the address.
   private final MemorySegment segment;
   private final BufferMemory memory;
   private final int device;

@@ -13,8 +13,8 @@ import java.util.function.BiFunction;
 import java.util.function.Function;
 
 /**
- * What is made of a communicator by splitting, shrinking and growing it: the checks, and the id of
- * a grow. What it returns is not connected yet.
+ * Validates splits, shrinks and grows of a communicator and creates the children, which are not
+ * connected yet.
  */
 final class ChildCommunicators implements ChildMaker {
   private final Backend backend;
@@ -49,7 +49,7 @@ final class ChildCommunicators implements ChildMaker {
     checkChild(config, "split");
     if (parent.growId().waits()) {
       throw new IllegalStateException(
-          "an id of newGrowId waits for its grow, and a split in between would spoil it: "
+          "the id of newGrowId has not been used by a grow yet, and a split would invalidate it; call grow first: "
               + parent);
     }
   }
@@ -80,13 +80,13 @@ final class ChildCommunicators implements ChildMaker {
     SortedSet<Integer> excluded = Collections.unmodifiableSortedSet(new TreeSet<>(excludedRanks));
     if (excluded.isEmpty()) {
       throw new IllegalArgumentException(
-          "excludedRanks is empty; a shrink leaves out at least one");
+          "excludedRanks is empty; a shrink must exclude at least one rank");
     }
     for (int left : excluded) {
       Arguments.inRange(left, "excluded rank", 0, parent.size() - 1);
       if (left == parent.rank()) {
         throw new IllegalArgumentException(
-            "excludedRanks has " + left + ", this rank itself; only the ranks that stay shrink");
+            "excludedRanks has " + left + ", this rank itself; only the remaining ranks call shrink");
       }
     }
     return excluded;
@@ -116,7 +116,7 @@ final class ChildCommunicators implements ChildMaker {
     checkGrow(newSize, config);
     if (parent.growId().waits()) {
       throw new IllegalStateException(
-          "this rank made the id of the grow and calls grow with it: " + parent);
+          "this rank created the id of the grow; pass it to grow: " + parent);
     }
     return child(config, CommunicatorLineage.grow(parent, null), driver);
   }

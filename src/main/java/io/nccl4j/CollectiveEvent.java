@@ -9,7 +9,7 @@ import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
 import jdk.jfr.Timespan;
 
-/** One operation of one rank, from the call that enqueued it until its stream has passed it. */
+/** One operation of one rank, from the call that enqueued it until its completion on the stream. */
 @Name("io.nccl4j.Collective")
 @Label("Collective")
 @Category("nccl4j")
@@ -80,7 +80,7 @@ final class CollectiveEvent extends Event {
   @Description("Why it failed, or nothing")
   String error;
 
-  // Not recorded: what the error is worked out from when the operation has ended.
+  // Not recorded; used to determine the error when the operation has ended.
   transient CommunicatorCore of;
   transient boolean abortedThen;
 }

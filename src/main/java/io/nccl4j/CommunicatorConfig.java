@@ -37,7 +37,7 @@ import java.util.OptionalInt;
  */
 public record CommunicatorConfig(
     boolean blocking, Duration timeout, OptionalInt device, String name) {
-  // // Longer timeouts would overflow the nanosecond clock.
+  // Longer timeouts would overflow the nanosecond clock.
   private static final Duration LONGEST = Duration.ofDays(36_500);
 
   private static final CommunicatorConfig DEFAULTS =

@@ -7,7 +7,7 @@ import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
 
-/** One step in the life of one rank's end of a communicator. */
+/** One step in the life cycle of a communicator, on one rank. */
 @Name("io.nccl4j.Communicator")
 @Label("Communicator")
 @Category("nccl4j")

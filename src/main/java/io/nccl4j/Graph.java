@@ -48,12 +48,12 @@ public final class Graph implements AutoCloseable {
   private final DeviceType deviceType;
   private final int device;
   private final List<List<CheckedCall>> launches;
-  // // Null if the operations are enqueued again at each launch.
+  // Null if the operations are enqueued again at each launch.
   private final GraphDriver driver;
-  // // One object, which identifies this graph in its communicators.
+  // One object, which identifies this graph in its communicators.
   private final Runnable ending = this::end;
   private volatile boolean closed;
-  // // Guarded by this. A running launch defers the release to its end.
+  // Guarded by this. A running launch defers the release to its end.
   private int launching;
   private boolean ended;
   private boolean released;
@@ -257,7 +257,7 @@ public final class Graph implements AutoCloseable {
 
   private void replayAndCount(Stream stream) {
     if (driver == null) {
-      // // Enqueuing the operations again also counts and records them.
+      // Enqueuing the operations again also counts and records them.
       for (List<CheckedCall> together : launches) {
         Group.launchAndCount(together.stream().map(call -> call.on(stream)).toList(), null, false);
       }

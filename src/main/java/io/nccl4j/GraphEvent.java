@@ -7,7 +7,7 @@ import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
 
-/** A graph is captured, or launched on a stream. */
+/** The capture of a graph, or its launch on a stream. */
 @Name("io.nccl4j.Graph")
 @Label("Graph")
 @Category("nccl4j")

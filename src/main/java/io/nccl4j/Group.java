@@ -75,7 +75,7 @@ public final class Group {
     }
   }
 
-  // // A thread reuses one group. The slots keep the calls of the previous use: if the same call is
+  // A thread reuses one group. The slots keep the calls of the previous use: if the same call is
   // made again, as is usual, nothing is allocated or written.
   private final Calls calls = new Calls();
   private final GroupMemory memory = new GroupMemory();
@@ -84,13 +84,13 @@ public final class Group {
   private int depth;
   private boolean launching;
 
-  // // The communicator and the stream of the first call; often the only ones.
+  // The communicator and the stream of the first call; often the only ones.
   private CommunicatorCore firstCommunicator;
   private Stream firstStream;
   private final List<Way> otherWays = new ArrayList<>();
 
   private final List<CommunicatorCore> unconnected = new ArrayList<>();
-  // // For each unconnected communicator its parent, or null.
+  // For each unconnected communicator its parent, or null.
   private final List<CommunicatorCore> parents = new ArrayList<>();
 
   private Group() {}
@@ -279,7 +279,8 @@ public final class Group {
     Objects.requireNonNull(body, "body");
     Group group = ofThread();
     if (group.depth > 0) {
-      throw new IllegalStateException("operations cannot be recorded within a group; end the group first");
+            throw new IllegalStateException(
+          "operations cannot be recorded within a group; end the group first");
     }
     try {
       group.runBody(body);
@@ -328,7 +329,7 @@ public final class Group {
     }
     checkMemory();
     boolean captured = prepare(firstCommunicator, firstStream);
-    // // By index, to avoid allocating an iterator.
+    // By index, to avoid allocating an iterator.
     for (int i = 0; i < otherWays.size(); i++) {
       captured |= prepare(otherWays.get(i).communicator(), otherWays.get(i).stream());
     }
@@ -421,7 +422,7 @@ public final class Group {
       describe(failure, calls, refused, traced);
       throw failure;
     } finally {
-      // // First, so that the memory of the buffers is kept until the operations have completed.
+      // First, so that the memory of the buffers is kept until the operations have completed.
       if (!refused && tracked) {
         trackOperands(calls);
       }
@@ -456,7 +457,7 @@ public final class Group {
 
   /** Counts calls that run now; captured calls are counted when their graph is launched. */
   private static void count(List<CheckedCall> calls) {
-    // // By index, to avoid allocating an iterator.
+    // By index, to avoid allocating an iterator.
     for (int i = 0; i < calls.size(); i++) {
       if (calls.get(i) instanceof CheckedOperation one && !one.stream().captured()) {
         one.takeNumber();

@@ -1,8 +1,8 @@
 package io.nccl4j;
 
 /**
- * The library refused an argument or a sequence of calls: {@link NcclResult#INVALID_ARGUMENT} or
- * {@link NcclResult#INVALID_USAGE}.
+ * Thrown when the library rejects an argument or a sequence of calls: {@link
+ * NcclResult#INVALID_ARGUMENT} or {@link NcclResult#INVALID_USAGE}.
  */
 public class NcclInvalidUsageException extends NcclException {
   private static final long serialVersionUID = 1;

@@ -1,8 +1,8 @@
 package io.nccl4j;
 
 /**
- * A peer failed or left: {@link NcclResult#REMOTE_ERROR}. Abort the communicator; the surviving
- * ranks can make a new one.
+ * Thrown when a peer failed or its connection was closed: {@link NcclResult#REMOTE_ERROR}. Abort
+ * the communicator; the surviving ranks can create a new one.
  */
 public class NcclRemoteException extends NcclException {
   private static final long serialVersionUID = 1;

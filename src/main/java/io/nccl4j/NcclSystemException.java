@@ -1,8 +1,8 @@
 package io.nccl4j;
 
 /**
- * The operating system or CUDA failed beneath the library: {@link NcclResult#SYSTEM_ERROR} or
- * {@link NcclResult#UNHANDLED_CUDA_ERROR}.
+ * Thrown when a call of the library to the operating system or to CUDA fails: {@link
+ * NcclResult#SYSTEM_ERROR} or {@link NcclResult#UNHANDLED_CUDA_ERROR}.
  */
 public class NcclSystemException extends NcclException {
   private static final long serialVersionUID = 1;

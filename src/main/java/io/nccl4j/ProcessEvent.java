@@ -8,7 +8,7 @@ import jdk.jfr.Name;
 import jdk.jfr.Period;
 import jdk.jfr.StackTrace;
 
-/** Which process recorded, for whoever puts the recordings of several together. */
+/** Identifies the recording process, so that recordings of several processes can be merged. */
 @Name("io.nccl4j.Process")
 @Label("Process")
 @Category("nccl4j")

@@ -47,15 +47,15 @@ public final class Stream implements AutoCloseable {
   // The thread whose operations are captured rather than run, or null.
   private Thread capturedBy;
 
-  // // Set when a wait has reported an abort: the aborted work may not have left the device yet.
+  // Set when a wait has reported an abort: the aborted work may not have left the device yet.
   private volatile boolean draining;
 
   private final StreamFence fence = new StreamFence(this);
   private final StreamUsers users = new StreamUsers(this, number);
   private final AtomicBoolean closing = new AtomicBoolean();
-  // // NO_DEVICE once it is closed. Not volatile, since it is read on the hot path.
+  // NO_DEVICE once it is closed. Not volatile, since it is read on the hot path.
   private int deviceKey;
-  // // Closed with pending work; released when the last communicator of that work ends.
+  // Closed with pending work; released when the last communicator of that work ends.
   private volatile boolean closedWhileBusy;
   private volatile boolean released;
 
@@ -210,7 +210,7 @@ public final class Stream implements AutoCloseable {
       throw new IllegalArgumentException(
           "event is of device " + event.device() + "; this stream is of device " + device);
     }
-    // // A concurrent query must not attribute one stream's recording to another stream.
+    // A concurrent query must not attribute one stream's recording to another stream.
     synchronized (event) {
       long enqueued = fence.enqueued();
       event.setRecord(null);
@@ -390,7 +390,7 @@ public final class Stream implements AutoCloseable {
       return true;
     }
     if (captured()) {
-      // // A query would invalidate the capture.
+      // A query would invalidate the capture.
       return false;
     }
     try {
@@ -403,7 +403,7 @@ public final class Stream implements AutoCloseable {
         } catch (NcclTimeoutException stillDraining) {
       return false;
     } catch (CudaException broken) {
-      // // A failed device does no more work; a wait for the stream throws the failure.
+      // A failed device does no more work; a wait for the stream throws the failure.
       return true;
     }
   }
