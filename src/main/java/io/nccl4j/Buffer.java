@@ -232,11 +232,11 @@ public final class Buffer implements AutoCloseable {
     }
     if (!memory.isNative()) {
       throw new IllegalArgumentException(
-          "memory lies on the Java heap; a buffer needs native memory");
+          "memory is on the Java heap; a buffer needs native memory");
     }
     if (!memory.isAccessibleBy(ANY_THREAD)) {
       throw new IllegalArgumentException(
-          "memory belongs to one thread; a buffer needs memory that every thread can access, as of a shared arena");
+          "memory belongs to one thread; a buffer needs memory that every thread can access, such as from a shared arena");
     }
     if (memory.isReadOnly()) {
       throw new IllegalArgumentException("memory is read-only; a buffer needs writable memory");
@@ -279,7 +279,7 @@ public final class Buffer implements AutoCloseable {
     long address = memory.address();
     if (address < 0 || bytes > Long.MAX_VALUE - address) {
       throw new IllegalArgumentException(
-          "address is 0x%x; %d bytes from there on are not addressable".formatted(address, bytes));
+          "address is 0x%x; %d bytes from there are not addressable".formatted(address, bytes));
     }
     if (count > 0 && address == 0) {
       throw new IllegalArgumentException(
@@ -593,11 +593,11 @@ public final class Buffer implements AutoCloseable {
   private static void checkAccessible(MemorySegment memory, String argument) {
     Objects.requireNonNull(memory, argument);
     if (!memory.scope().isAlive()) {
-      throw new IllegalStateException(argument + " lies in an arena that is closed");
+      throw new IllegalStateException(argument + " is in an arena that is closed");
     }
     if (!memory.isAccessibleBy(Thread.currentThread())) {
       throw new IllegalArgumentException(
-          argument + " belongs to another thread, whose confined arena it lies in");
+          argument + " is in a confined arena of another thread");
     }
   }
 

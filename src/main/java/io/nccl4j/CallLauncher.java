@@ -69,7 +69,7 @@ final class CallLauncher {
         launch(operation, communicator, send, recv, count, op, peer, stream);
       }
     } catch (Throwable failure) {
-      rejected = CheckedCall.refuses(failure);
+      rejected = CheckedCall.nothingLaunched(failure);
       communicator.describe(failure, operation, rejected || operation.pointToPoint() ? 0 : next);
       throw failure;
     } finally {

@@ -63,7 +63,7 @@ sealed interface CheckedCall extends EnqueuedCall
   }
 
   /** Returns whether a failure implies that nothing was launched. */
-  static boolean refuses(Throwable failure) {
+  static boolean nothingLaunched(Throwable failure) {
     return failure instanceof NcclInvalidUsageException
         || failure instanceof IllegalArgumentException
         || failure instanceof IllegalStateException;

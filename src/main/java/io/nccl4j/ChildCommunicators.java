@@ -44,10 +44,10 @@ final class ChildCommunicators implements ChildMaker {
   }
 
   private void checkSplit(int color, CommunicatorConfig config) {
-    parent.checkDivisible();
+    parent.checkCanCreateChild();
     Arguments.atLeast(color, "color", 0);
     checkChild(config, "split");
-    if (parent.growId().waits()) {
+    if (parent.growId().isPending()) {
       throw new IllegalStateException(
           "the id of newGrowId has not been used by a grow yet, and a split would invalidate it; call grow first: "
               + parent);
@@ -70,7 +70,7 @@ final class ChildCommunicators implements ChildMaker {
   /** Returns a copy of the excluded ranks. */
   private SortedSet<Integer> checkShrink(
       Set<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig config) {
-    parent.checkDivisible();
+    parent.checkCanCreateChild();
     Objects.requireNonNull(mode, "mode");
     checkChild(config, "shrink");
     Objects.requireNonNull(excludedRanks, "excludedRanks");
@@ -82,11 +82,11 @@ final class ChildCommunicators implements ChildMaker {
       throw new IllegalArgumentException(
           "excludedRanks is empty; a shrink must exclude at least one rank");
     }
-    for (int left : excluded) {
-      Arguments.inRange(left, "excluded rank", 0, parent.size() - 1);
-      if (left == parent.rank()) {
+    for (int rank : excluded) {
+      Arguments.inRange(rank, "excluded rank", 0, parent.size() - 1);
+      if (rank == parent.rank()) {
         throw new IllegalArgumentException(
-            "excludedRanks has " + left + ", this rank itself; only the remaining ranks call shrink");
+            "excludedRanks has " + rank + ", this rank itself; only the remaining ranks call shrink");
       }
     }
     return excluded;
@@ -94,7 +94,7 @@ final class ChildCommunicators implements ChildMaker {
 
   UniqueId newGrowId() {
     parent.checkConnected();
-    return parent.growId().make(parent.driver()::newGrowId);
+    return parent.growId().create(parent.driver()::newGrowId);
   }
 
   @Override
@@ -114,7 +114,7 @@ final class ChildCommunicators implements ChildMaker {
       CommunicatorConfig config,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     checkGrow(newSize, config);
-    if (parent.growId().waits()) {
+    if (parent.growId().isPending()) {
       throw new IllegalStateException(
           "this rank created the id of the grow; pass it to grow: " + parent);
     }
@@ -149,8 +149,8 @@ final class ChildCommunicators implements ChildMaker {
 
   private Communicator child(
       CommunicatorConfig config,
-      CommunicatorLineage origin,
+      CommunicatorLineage lineage,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
-    return new Communicator(backend, config, parent.device(), -1, -1, origin, driver);
+    return new Communicator(backend, config, parent.device(), -1, -1, lineage, driver);
   }
 }

@@ -70,7 +70,7 @@ public final class Communicator implements AutoCloseable {
    *
    * @param rank this rank, or -1 if connecting determines it
    * @param size the number of ranks, or -1 if connecting determines it
-   * @param origin how the communicator is created
+   * @param lineage how the communicator is created
    * @param driver creates its driver
    */
   Communicator(
@@ -79,10 +79,10 @@ public final class Communicator implements AutoCloseable {
       int device,
       int rank,
       int size,
-      CommunicatorLineage origin,
+      CommunicatorLineage lineage,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     this.backend = backend;
-    this.core = new CommunicatorCore(backend.driver(), config, device, rank, size, origin, driver);
+    this.core = new CommunicatorCore(backend.driver(), config, device, rank, size, lineage, driver);
     this.children = new ChildCommunicators(backend, core);
     core.owner(this);
   }

@@ -62,7 +62,7 @@ public record CommunicatorConfig(
           "device is " + device.getAsInt() + "; devices are numbered from 0");
     }
     if (name.indexOf('\0') >= 0) {
-      throw new IllegalArgumentException("name contains a NUL character; C strings cannot");
+      throw new IllegalArgumentException("name contains a NUL character, which is not allowed");
     }
   }
 

@@ -56,14 +56,14 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private final GrowId growId = new GrowId(this);
 
   // The fences of the streams that have its operations; they hold their streams weakly.
-  private final Set<StreamFence> carriers = ConcurrentHashMap.newKeySet();
+  private final Set<StreamFence> usedStreams = ConcurrentHashMap.newKeySet();
   // End the open graphs. A library may wait for that before it ends the communicator.
   private final Set<Runnable> graphEnds = ConcurrentHashMap.newKeySet();
   private volatile State state = State.UNCONNECTED;
   private volatile boolean aborted;
-  private volatile boolean stuck;
+  private volatile boolean stranded;
   // Whether a close or an abort was cut short by an Error; another abort continues it.
-  private volatile boolean unended;
+  private volatile boolean endIncomplete;
   private boolean failureReported;
 
   // The identity in recordings, the same on every rank.
@@ -80,7 +80,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
    *
    * @param rank this rank, or -1 if connecting determines it
    * @param size the number of ranks, or -1 if connecting determines it
-   * @param origin how the communicator is created
+   * @param lineage how the communicator is created
    * @param driver creates its driver
    */
   CommunicatorCore(
@@ -89,7 +89,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       int device,
       int rank,
       int size,
-      CommunicatorLineage origin,
+      CommunicatorLineage lineage,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     this.backend = backend;
     this.config = config;
@@ -98,7 +98,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     this.deviceKey = deviceType.deviceKey(device);
     this.rank = rank;
     this.size = size;
-    this.lineage = origin;
+    this.lineage = lineage;
     this.driver = driver.apply(this);
   }
 
@@ -320,12 +320,12 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   /** Links the operation numbers of the ranks that one thread created together. */
-  private static void makeSiblings(List<CommunicatorCore> madeTogether) {
-    for (CommunicatorCore made : madeTogether) {
-      if (made.size > 1) {
-        made.numbers.siblings(
-            madeTogether.stream()
-                .filter(other -> other != made && other.identity.equals(made.identity))
+  private static void makeSiblings(List<CommunicatorCore> createdTogether) {
+    for (CommunicatorCore one : createdTogether) {
+      if (one.size > 1) {
+        one.numbers.siblings(
+            createdTogether.stream()
+                .filter(other -> other != one && other.identity.equals(one.identity))
                 .map(CommunicatorCore::numbers)
                 .toList());
       }
@@ -354,7 +354,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   /** Throws unless child communicators can be created from this communicator. */
-  void checkDivisible() {
+  void checkCanCreateChild() {
     if (state != State.REVOKED) {
       checkConnected();
     }
@@ -442,24 +442,24 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   /** Records that operations of this communicator are about to be enqueued on a stream. */
   void use(Stream stream) {
     if (!stream.isUsedBy(this)) {
-      carriers.removeIf(known -> !known.alive());
-      carriers.add(stream.fence());
+      usedStreams.removeIf(known -> !known.alive());
+      usedStreams.add(stream.fence());
       stream.usedBy(this);
     }
   }
 
   private List<Stream> streams() {
-    return carriers.stream().map(StreamFence::stream).filter(Objects::nonNull).toList();
+    return usedStreams.stream().map(StreamFence::stream).filter(Objects::nonNull).toList();
   }
 
   @Override
   public void markStranded() {
-    stuck = true;
+    stranded = true;
   }
 
   @Override
   public void awaitStreams(String function) {
-    if (stuck) {
+    if (stranded) {
       throw new NcclTimeoutException(
               function, timeout(), "a stream that was closed before its work was done")
           .initDetails(lastEnqueued());
@@ -498,10 +498,10 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   @Override
   public void abort() {
     synchronized (this) {
-      if ((state == State.CLOSED || state == State.ABORTED) && !unended) {
+      if ((state == State.CLOSED || state == State.ABORTED) && !endIncomplete) {
         return;
       }
-      unended = false;
+      endIncomplete = false;
       aborted = true;
       ending(() -> transitionTo(State.ABORTED));
     }
@@ -522,7 +522,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     try {
       step.run();
     } catch (Error failure) {
-      unended = true;
+      endIncomplete = true;
       throw failure;
     }
   }
@@ -543,7 +543,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     try {
       stream.releaseIfAbandoned();
     } catch (NcclException | CudaException e) {
-      LogManager.getLogger("io.nccl4j.Communicator").warn("{} is stuck", stream, e);
+      LogManager.getLogger("io.nccl4j.Communicator").warn("{} could not be released", stream, e);
     }
   }
 
@@ -569,7 +569,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
             return null;
           });
     } catch (Error noThread) {
-      unended = true;
+      endIncomplete = true;
       throw noThread;
     }
   }

@@ -19,7 +19,7 @@ import java.util.SortedSet;
 record CommunicatorLineage(
     String step, CommunicatorCore parent, String fingerprint, String choice) {
   /** The maximum number of excluded ranks that the identity of a shrink lists; more are hashed. */
-  private static final int FEW = 8;
+  private static final int MAX_LISTED = 8;
 
   /**
    * {@return the lineage of a communicator created with unique ids}
@@ -58,7 +58,7 @@ record CommunicatorLineage(
    */
   static CommunicatorLineage shrink(CommunicatorCore parent, SortedSet<Integer> excluded) {
     String ranks =
-        excluded.size() > FEW
+        excluded.size() > MAX_LISTED
             ? hex(excluded.hashCode())
             : String.join(",", excluded.stream().map(Object::toString).toList());
     return new CommunicatorLineage("shrink", parent, null, "-" + ranks);

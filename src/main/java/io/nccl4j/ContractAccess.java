@@ -26,7 +26,7 @@ final class ContractAccess extends Contract {
 
   @Override
   public void initialize(List<String> names, Predicate<Class<?>> usable) {
-    ClassInitialization.run(ClassInitialization.CONTRACT, all -> true);
+    ClassInitialization.run(ClassInitialization.CONTRACT, every -> true);
     ClassInitialization.run(names, usable);
   }
 

@@ -73,7 +73,7 @@ public enum DataType {
     Arguments.atLeast(count, "count", 0);
     if (count > Long.MAX_VALUE / bytes) {
       throw new IllegalArgumentException(
-          "count is " + count + "; so many elements of " + this + " have no size in bytes");
+          "count is " + count + "; the size of that many elements of " + this + " in bytes does not fit into a long");
     }
     return count * bytes;
   }

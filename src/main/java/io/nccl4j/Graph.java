@@ -154,7 +154,7 @@ public final class Graph implements AutoCloseable {
     ThreadScope.checkNotCapturing("a capture");
     if (Group.current() != null) {
       throw new IllegalStateException(
-          "a capture cannot begin in a group; make the group in the capture");
+          "a capture cannot begin in a group; open the group within the capture");
     }
     Set<Stream> seen = new HashSet<>();
     for (Stream stream : streams) {

@@ -23,7 +23,7 @@ final class GraphEvent extends Event {
   long graph;
 
   @Label("Operations")
-  @Description("How many operations it has")
+  @Description("The number of its operations")
   int operations;
 
   @Label("Communicator")
@@ -31,7 +31,7 @@ final class GraphEvent extends Event {
   String communicator;
 
   @Label("First Rank")
-  @Description("The rank in the communicator from which that one descends, or -1")
+  @Description("The rank in the first ancestor of that communicator, or -1")
   int firstRank;
 
   @Label("Device")

@@ -50,11 +50,11 @@ import java.util.RandomAccess;
  *     calls</a>
  */
 public final class Group {
-  private static final int MOST_SLOTS = 4096;
+  private static final int MAX_SLOTS = 4096;
   private static final ThreadLocal<Group> OF_THREAD = new ThreadLocal<>();
 
   /** A communicator and a stream that orders its calls. */
-  private record Way(CommunicatorCore communicator, Stream stream) {}
+  private record StreamUse(CommunicatorCore communicator, Stream stream) {}
 
   /** A view of the calls. */
   private final class Calls extends AbstractList<CheckedCall>
@@ -87,7 +87,7 @@ public final class Group {
   // The communicator and the stream of the first call; often the only ones.
   private CommunicatorCore firstCommunicator;
   private Stream firstStream;
-  private final List<Way> otherWays = new ArrayList<>();
+  private final List<StreamUse> otherUses = new ArrayList<>();
 
   private final List<CommunicatorCore> unconnected = new ArrayList<>();
   // For each unconnected communicator its parent, or null.
@@ -190,7 +190,7 @@ public final class Group {
       throw mixed();
     }
     if (call.stream() != firstStream || call.communicator() != firstCommunicator) {
-      addWay(call);
+      addUse(call);
     }
     if (count == slots.length) {
       slots = Arrays.copyOf(slots, 2 * count);
@@ -201,15 +201,15 @@ public final class Group {
     count++;
   }
 
-  private void addWay(CheckedCall call) {
+  private void addUse(CheckedCall call) {
     if (count == 0) {
       firstCommunicator = call.communicator();
       firstStream = call.stream();
       return;
     }
-    Way way = new Way(call.communicator(), call.stream());
-    if (!otherWays.contains(way)) {
-      otherWays.add(way);
+    StreamUse use = new StreamUse(call.communicator(), call.stream());
+    if (!otherUses.contains(use)) {
+      otherUses.add(use);
     }
   }
 
@@ -235,7 +235,7 @@ public final class Group {
   private void checkParents() {
     boolean open = false;
     try {
-      parents.stream().filter(Objects::nonNull).forEach(parent -> parent.checkDivisible());
+      parents.stream().filter(Objects::nonNull).forEach(parent -> parent.checkCanCreateChild());
       open = true;
     } finally {
       if (!open) {
@@ -247,10 +247,10 @@ public final class Group {
   private void forget(int keptCalls, int keptUnconnected) {
     if (count > keptCalls) {
       count = keptCalls;
-      otherWays.clear();
+      otherUses.clear();
       calls.stream()
           .filter(kept -> kept.stream() != firstStream || kept.communicator() != firstCommunicator)
-          .forEach(this::addWay);
+          .forEach(this::addUse);
     }
     List<CommunicatorCore> dropped = unconnected.subList(keptUnconnected, unconnected.size());
     dropped.forEach(CommunicatorCore::abort);
@@ -260,11 +260,11 @@ public final class Group {
 
   private void clear() {
     count = 0;
-    otherWays.clear();
+    otherUses.clear();
     unconnected.clear();
     parents.clear();
-    if (slots.length > MOST_SLOTS) {
-      slots = Arrays.copyOf(slots, MOST_SLOTS);
+    if (slots.length > MAX_SLOTS) {
+      slots = Arrays.copyOf(slots, MAX_SLOTS);
     }
   }
 
@@ -324,19 +324,19 @@ public final class Group {
     for (int i = 0; i < count; i++) {
       checkStillOpen(slots[i]);
     }
-    if (!otherWays.isEmpty()) {
-      checkRanksApart();
+    if (!otherUses.isEmpty()) {
+      checkStreamsNotShared();
     }
     checkMemory();
     boolean captured = prepare(firstCommunicator, firstStream);
     // By index, to avoid allocating an iterator.
-    for (int i = 0; i < otherWays.size(); i++) {
-      captured |= prepare(otherWays.get(i).communicator(), otherWays.get(i).stream());
+    for (int i = 0; i < otherUses.size(); i++) {
+      captured |= prepare(otherUses.get(i).communicator(), otherUses.get(i).stream());
     }
     if (captured) {
       launchCaptured();
     } else {
-      launchAndCount(calls, otherWays.isEmpty() ? firstCommunicator : null, true);
+      launchAndCount(calls, otherUses.isEmpty() ? firstCommunicator : null, true);
     }
   }
 
@@ -344,13 +344,14 @@ public final class Group {
    * Throws if two ranks of one communicator share a stream: the first rank's operation would wait
    * for the second rank's, which the stream starts after it.
    */
-  private void checkRanksApart() {
-    List<Way> earlier = new ArrayList<>(List.of(new Way(firstCommunicator, firstStream)));
-    for (Way way : otherWays) {
-      for (Way other : earlier) {
-        if (way.stream == other.stream
-            && way.communicator != other.communicator
-            && way.communicator
+  private void checkStreamsNotShared() {
+    List<StreamUse> earlier = new ArrayList<>();
+    earlier.add(new StreamUse(firstCommunicator, firstStream));
+    for (StreamUse use : otherUses) {
+      for (StreamUse other : earlier) {
+        if (use.stream == other.stream
+            && use.communicator != other.communicator
+            && use.communicator
                 .driver()
                 .communicatorKey()
                 .equals(other.communicator.driver().communicatorKey())) {
@@ -358,12 +359,12 @@ public final class Group {
               "the group has calls of "
                   + other.communicator
                   + " and of "
-                  + way.communicator
-                  + ", two ranks that need each other, on one stream, where the first would wait for the second indefinitely; each rank needs a stream of its own: "
-                  + way.stream);
+                  + use.communicator
+                  + ", two ranks of one communicator, on one stream, where the first would wait for the second indefinitely; each rank needs its own stream: "
+                  + use.stream);
         }
       }
-      earlier.add(way);
+      earlier.add(use);
     }
   }
 
@@ -409,7 +410,7 @@ public final class Group {
    * @param tracked whether the streams track the operands until the calls have completed
    */
   static void launchAndCount(List<CheckedCall> calls, CommunicatorCore only, boolean tracked) {
-    boolean refused = false;
+    boolean rejected = false;
     boolean traced = FlightRecorderEvents.on();
     try {
       if (traced) {
@@ -418,15 +419,15 @@ public final class Group {
         launchTogether(calls, only);
       }
     } catch (Throwable failure) {
-      refused = CheckedCall.refuses(failure) && CheckedCall.ofOneBackend(calls);
-      describe(failure, calls, refused, traced);
+      rejected = CheckedCall.nothingLaunched(failure) && CheckedCall.ofOneBackend(calls);
+      describe(failure, calls, rejected, traced);
       throw failure;
     } finally {
       // First, so that the memory of the buffers is kept until the operations have completed.
-      if (!refused && tracked) {
+      if (!rejected && tracked) {
         trackOperands(calls);
       }
-      if (!refused && !traced) {
+      if (!rejected && !traced) {
         count(calls);
       }
     }
@@ -438,7 +439,7 @@ public final class Group {
    * @param counted whether the calls have been counted
    */
   private static void describe(
-      Throwable failure, List<CheckedCall> calls, boolean refused, boolean counted) {
+      Throwable failure, List<CheckedCall> calls, boolean rejected, boolean counted) {
     CommunicatorCore only = calls.getFirst().communicator();
     if (calls.stream().anyMatch(call -> call.communicator() != only)) {
       return;
@@ -452,7 +453,7 @@ public final class Group {
     only.describe(
         failure,
         single ? ((CheckedOperation) calls.getFirst()).operation() : null,
-        refused || collectives == 0 ? 0 : first);
+        rejected || collectives == 0 ? 0 : first);
   }
 
   /** Counts calls that run now; captured calls are counted when their graph is launched. */

@@ -25,7 +25,7 @@ final class GroupMemory {
    */
   private static final int KIND_BITS = 2;
 
-  private static final int MOST_KEPT = 1 << 15;
+  private static final int MAX_KEPT = 1 << 15;
 
   /**
    * Memory that one operation uses, for messages.
@@ -61,7 +61,7 @@ final class GroupMemory {
     }
   }
 
-  private long[] events = new long[64];
+  private long[] boundaries = new long[64];
   private int count;
 
   /**
@@ -76,13 +76,13 @@ final class GroupMemory {
       addReads(calls.get(i));
       addRange(written(calls, i), WRITE_BEGINS, WRITE_ENDS);
     }
-    Arrays.sort(events, 0, count);
-    boolean shared = sharesWhatIsWritten();
+    Arrays.sort(boundaries, 0, count);
+    boolean conflict = hasConflict();
     count = 0;
-    if (events.length > MOST_KEPT) {
-      events = new long[MOST_KEPT];
+    if (boundaries.length > MAX_KEPT) {
+      boundaries = new long[MAX_KEPT];
     }
-    if (shared) {
+    if (conflict) {
       throwFirst(calls);
     }
   }
@@ -147,22 +147,22 @@ final class GroupMemory {
     if (start >= end) {
       return;
     }
-    if (count + 2 > events.length) {
-      events = Arrays.copyOf(events, 2 * events.length);
+    if (count + 2 > boundaries.length) {
+      boundaries = Arrays.copyOf(boundaries, 2 * boundaries.length);
     }
-    events[count++] = start << KIND_BITS | begins;
-    events[count++] = end << KIND_BITS | ends;
+    boundaries[count++] = start << KIND_BITS | begins;
+    boundaries[count++] = end << KIND_BITS | ends;
   }
 
   private static boolean overlap(Buffer one, Buffer other) {
     return one.overlaps(one.byteSize(), other, other.byteSize());
   }
 
-  private boolean sharesWhatIsWritten() {
+  private boolean hasConflict() {
     int reads = 0;
     int writes = 0;
     for (int i = 0; i < count; i++) {
-      switch ((int) events[i] & (1 << KIND_BITS) - 1) {
+      switch ((int) boundaries[i] & (1 << KIND_BITS) - 1) {
         case READ_ENDS -> reads--;
         case WRITE_ENDS -> writes--;
         case READ_BEGINS -> reads++;

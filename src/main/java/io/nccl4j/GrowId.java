@@ -7,15 +7,15 @@ import java.util.function.Supplier;
 /** The id of a communicator's next grow; at most one exists at a time. */
 final class GrowId {
   private final CommunicatorContext communicator;
-  private volatile UniqueId waiting;
+  private volatile UniqueId pending;
 
   GrowId(CommunicatorContext communicator) {
     this.communicator = communicator;
   }
 
   /** Returns whether an id has been created and not used yet. */
-  boolean waits() {
-    return waiting != null;
+  boolean isPending() {
+    return pending != null;
   }
 
   /**
@@ -23,19 +23,19 @@ final class GrowId {
    *
    * @throws IllegalStateException if an id has not been used yet
    */
-  UniqueId make(Supplier<UniqueId> maker) {
-    if (waiting != null) {
+  UniqueId create(Supplier<UniqueId> maker) {
+    if (pending != null) {
       throw new IllegalStateException(
           "the id of an earlier newGrowId has not been used by a grow yet; call grow first: " + communicator);
     }
-    waiting = maker.get();
-    return waiting;
+    pending = maker.get();
+    return pending;
   }
 
   /** Throws unless the id is the unused one. */
   void check(UniqueId id) {
     Objects.requireNonNull(id, "id");
-        UniqueId current = waiting;
+        UniqueId current = pending;
     if (!id.equals(current)) {
       throw new IllegalArgumentException(
           "id is "
@@ -50,7 +50,7 @@ final class GrowId {
   synchronized void use(UniqueId id) {
     if (id != null) {
       check(id);
-      waiting = null;
+      pending = null;
     }
   }
 }

@@ -99,7 +99,7 @@ final class LaunchTrace implements OperationTrace {
     try {
       stream.driver().trace(this, launch);
     } catch (Throwable failure) {
-      if (together && CheckedCall.refuses(failure)) {
+      if (together && CheckedCall.nothingLaunched(failure)) {
         returnNumbers();
       }
       ended(failure);
@@ -131,7 +131,7 @@ final class LaunchTrace implements OperationTrace {
     for (CollectiveEvent event : collectives) {
       event.end();
       // An abort ends operations as if they had completed.
-      event.abortedThen = event.of.isAborted();
+      event.wasAborted = event.of.isAborted();
     }
     if (graph != null) {
       graph.end();
@@ -153,7 +153,7 @@ final class LaunchTrace implements OperationTrace {
     String error = failure == null ? null : failure.toString();
     for (CollectiveEvent event : collectives) {
       event.queued = begunAt - enqueuedAt;
-      event.error = error == null && event.abortedThen ? "aborted: " + event.of : error;
+      event.error = error == null && event.wasAborted ? "aborted: " + event.of : error;
       event.commit();
     }
     if (graph != null) {

@@ -18,9 +18,9 @@ import org.apache.logging.log4j.LogManager;
 final class LeakTracker {
   private static Cleaner cleaner;
 
-  private final Throwable made = new Throwable("the stack that made it");
+  private final Throwable created = new Throwable("created here");
   private volatile boolean closed;
-  private volatile Runnable afterwards = () -> {};
+  private volatile Runnable afterReport = () -> {};
   private Cleaner.Cleanable watch;
   private String what;
 
@@ -57,8 +57,8 @@ final class LeakTracker {
    *
    * @param action ends threads; it must not refer to the object, and must not block
    */
-  void afterwards(Runnable action) {
-    afterwards = action;
+  void afterReport(Runnable action) {
+    afterReport = action;
   }
 
   /** Stops watching, since the object is closed. Idempotent. */
@@ -76,12 +76,12 @@ final class LeakTracker {
     try {
       LogManager.getLogger(LeakTracker.class)
           .warn(
-              "{} was never closed and is no longer reachable; what it holds outside the Java heap"
-                  + " stays until the process ends",
+              "{} is no longer reachable but was never closed; its resources outside the Java heap"
+                  + " stay allocated until the process exits",
               what,
-              made);
+              created);
     } finally {
-      afterwards.run();
+      afterReport.run();
     }
   }
 }

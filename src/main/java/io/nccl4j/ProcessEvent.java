@@ -12,7 +12,7 @@ import jdk.jfr.StackTrace;
 @Name("io.nccl4j.Process")
 @Label("Process")
 @Category("nccl4j")
-@Description("The process that recorded, and whose clock its times are of")
+@Description("The process that recorded, and the clock of its times")
 @Period("everyChunk")
 @StackTrace(false)
 final class ProcessEvent extends Event {

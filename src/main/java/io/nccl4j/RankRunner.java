@@ -27,7 +27,7 @@ final class RankRunner<X extends Exception> {
   private final Duration timeout;
   private final List<Thread> threads = new ArrayList<>();
   // All guarded by this.
-  private final List<Rank<X>> made = new ArrayList<>();
+  private final List<Rank<X>> started = new ArrayList<>();
   private final BitSet running = new BitSet();
   private Throwable first;
 
@@ -72,11 +72,11 @@ final class RankRunner<X extends Exception> {
 
   private void runRank(int rank) {
     try {
-      Rank<X> mine = maker.apply(rank);
-      if (added(mine)) {
-        mine.run();
+      Rank<X> created = maker.apply(rank);
+      if (added(created)) {
+        created.run();
       } else {
-        mine.abort();
+        created.abort();
       }
     } catch (Throwable failure) {
       fail(failure);
@@ -87,7 +87,7 @@ final class RankRunner<X extends Exception> {
 
   /** Registers a rank; returns false if another one has already failed. */
   private synchronized boolean added(Rank<X> rank) {
-    made.add(rank);
+    started.add(rank);
     return first == null;
   }
 
@@ -104,7 +104,7 @@ final class RankRunner<X extends Exception> {
         return;
       }
       first = failure;
-      others = List.copyOf(made);
+      others = List.copyOf(started);
       notifyAll();
     }
     others.forEach(rank -> CloseAll.after(failure, rank::abort));

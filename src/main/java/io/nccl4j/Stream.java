@@ -67,7 +67,7 @@ public final class Stream implements AutoCloseable {
     this.deviceKey = deviceType.deviceKey(device);
     this.driver = driver.apply(users);
     leak.watch(this, "stream " + number + " of " + deviceType + " device " + device);
-    leak.afterwards(this.driver.whenForgotten());
+    leak.afterReport(this.driver.whenForgotten());
   }
 
   /** {@return the type of the stream's device} */
@@ -434,7 +434,7 @@ public final class Stream implements AutoCloseable {
    * @throws IllegalStateException if a collective is pending; or if the stream is being captured,
    *     and then it stays open
    * @throws NcclTimeoutException if the timeout expires
-   * @throws CudaException if work on this stream failed, or the runtime refuses
+   * @throws CudaException if work on this stream failed, or the CUDA runtime reports an error
    */
   @Override
   public void close() {
@@ -448,7 +448,7 @@ public final class Stream implements AutoCloseable {
       fence.keepStream();
       deviceKey = DeviceType.NO_DEVICE;
       throw new IllegalStateException(
-          "stream is closed while a collective of %s is pending on it, which needs it until that is closed or aborted; synchronize first: %s"
+          "stream is closed while a collective of %s is pending on it; it is released when that communicator is closed or aborted; synchronize before closing: %s"
               .formatted(users.last(), this));
     }
     deviceKey = DeviceType.NO_DEVICE;

@@ -34,7 +34,7 @@ final class StreamFence {
   private final WeakReference<Stream> stream;
 
   @SuppressWarnings("UnusedVariable") // Keeps the stream reachable.
-  private Stream busy;
+  private Stream keptStream;
 
   private long lastValue;
   // Read without a lock, and only after the work has been enqueued: a query that increments it
@@ -92,7 +92,7 @@ final class StreamFence {
     // Another thread may have set a later value.
     lastValue = Math.max(lastValue, value);
     if (passed < lastValue) {
-      busy = stream();
+      keptStream = stream();
     }
   }
 
@@ -129,7 +129,7 @@ final class StreamFence {
     synchronized (this) {
       passed = Math.max(passed, value);
       if (passed >= lastValue) {
-        busy = null;
+        keptStream = null;
       }
       dependencies.forEach(
           (source, at) -> {

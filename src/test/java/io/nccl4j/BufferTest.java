@@ -101,7 +101,7 @@ class BufferTest {
         assertThrows(
             IllegalArgumentException.class,
             () -> Buffer.ofHostSegment(heap, DataType.FLOAT32, 4, 0, () -> {}));
-    assertEquals("memory lies on the Java heap; a buffer needs native memory", onHeap.getMessage());
+    assertEquals("memory is on the Java heap; a buffer needs native memory", onHeap.getMessage());
     try (Arena arena = Arena.ofShared()) {
       MemorySegment memory = arena.allocate(16, 8);
       Throwable tooSmall =

@@ -33,12 +33,12 @@ public interface BackendDriver {
   /**
    * Returns an unconnected driver of one rank of a new communicator.
    *
-   * @param made the communicator, with its rank, size, device and configuration
+   * @param context the communicator, with its rank, size, device and configuration
    */
-  CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made);
+  CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext context);
 
   /** Returns an unconnected driver of a new rank of a communicator that grows. */
-  CommunicatorDriver join(UniqueId growId, CommunicatorContext made);
+  CommunicatorDriver join(UniqueId growId, CommunicatorContext context);
 
   /** Creates a stream of an existing device. */
   StreamDriver newStream(int device, StreamContext users);

@@ -95,7 +95,7 @@ public interface StreamDriver {
    * stream, and releases the stream even if the wait fails; called once.
    *
    * @throws NcclTimeoutException if the timeout expires
-   * @throws CudaException if work on this stream failed, or the runtime refuses
+   * @throws CudaException if work on this stream failed, or the CUDA runtime reports an error
    */
   void release();
 
