@@ -2,7 +2,7 @@
 #
 #   nccl4j_train MAIN_CLASS [arguments]
 #
-# PyTorch's native libraries are unpacked, once, into target/natives.
+# Unpacks PyTorch's native libraries once into target/natives.
 
 nccl4j_train() {
   local main=$1

@@ -1,7 +1,7 @@
 /*
- * The stand-in's own test: what the Java contract suite relies on without being able to say whose fault a failure is.
- * Ranks are threads, each with a device, a stream and a communicator. Prints one line per case; stops at the first
- * wrong value; an alarm ends what hangs.
+ * The stand-in's own test, of the behaviour that the Java contract suite relies on. Ranks are threads, each with a
+ * device, a stream and a communicator. Prints one line per case and stops at the first wrong value; an alarm ends a
+ * hang.
  */
 #include "standin.h"
 
@@ -18,7 +18,7 @@
 #define CHECK(condition)                                                                           \
   do {                                                                                             \
     if (!(condition)) {                                                                            \
-      fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__, #condition,      \
+      fprintf(stderr, "%s:%d: false: %s (last error: %s)\n", __FILE__, __LINE__, #condition,      \
               ncclGetLastError(NULL));                                                             \
       exit(1);                                                                                     \
     }                                                                                              \
@@ -83,7 +83,7 @@ static size_t size_of(ncclDataType_t t) {
   return sizes[t];
 }
 
-/* Small integers, which every type holds exactly; written by hand, apart from the library's own conversion. */
+/* Small integers, exact in every type; the encodings are written by hand, independent of the library's conversion. */
 static void put(ncclDataType_t t, void *to, size_t i, int value) {
   static const uint16_t halves[] = {0, 0x3c00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600, 0x4700, 0x4800};
   static const uint16_t brains[] = {0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0x4100};
@@ -205,18 +205,18 @@ static void arithmetic(struct rank *r) {
   OK(ncclMemFree(on_device)); /* the operator is left to the communicator */
 }
 
-/* Every other collective once, with values that say where they come from. */
+/* Every other collective once, with values that identify their origin. */
 static void other_collectives(struct rank *r) {
   enum { N = 5 };
   const int n = r->ranks, me = r->rank, root = n - 1;
   int32_t *in, *out;
-  size_t room = (size_t)(n * N) * sizeof *in;
-  OK(cudaMallocHost((void **)&in, room));
-  OK(cudaMallocHost((void **)&out, room));
+  size_t bytes = (size_t)(n * N) * sizeof *in;
+  OK(cudaMallocHost((void **)&in, bytes));
+  OK(cudaMallocHost((void **)&out, bytes));
   pthread_barrier_wait(r->barrier); /* pinning memory waits for every device */
   for (int i = 0; i < n * N; i++) in[i] = 1000 * me + i;
 #define RUN(call)                                                                                  \
-  memset(out, 0xff, room);                                                                         \
+  memset(out, 0xff, bytes);                                                                        \
   OK(call);                                                                                        \
   OK(cudaStreamSynchronize(r->stream))
   RUN(ncclAllGather(in, out, N, ncclInt32, r->comm, r->stream));
@@ -233,7 +233,7 @@ static void other_collectives(struct rank *r) {
   for (int i = 0; i < n * N; i++) SAME(me == root ? 1000 * (i / N) + i % N : -1, out[i]);
   RUN(ncclScatter(me == root ? in : NULL, out, N, ncclInt32, root, r->comm, r->stream));
   for (int i = 0; i < N; i++) SAME(1000 * root + me * N + i, out[i]);
-  memcpy(out, in, room);
+  memcpy(out, in, bytes);
   OK(ncclBcast(out, N, ncclInt32, 0, r->comm, r->stream));
   OK(ncclReduceScatter(in, in + me * N, N, ncclInt32, ncclMax, r->comm, r->stream)); /* in place */
   OK(cudaStreamSynchronize(r->stream));
@@ -243,7 +243,7 @@ static void other_collectives(struct rank *r) {
   OK(cudaFreeHost(out));
 }
 
-/* A ring shift and an exchange of everybody with everybody, on one stream; two streams in one group. */
+/* An exchange of all ranks with all ranks in one group on two streams; a poisoned group. */
 static void groups(struct rank *r) {
   const int n = r->ranks, me = r->rank;
   int32_t *in, *out;
@@ -279,7 +279,7 @@ static void groups(struct rank *r) {
 }
 
 /* Operations of one group have no order: maximum, then sum, on one buffer is [1, 2] on two GPUs too, not [2, 2]. */
-static void a_group_has_no_order(struct rank *r) {
+static void group_has_no_order(struct rank *r) {
   const int n = r->ranks, me = r->rank;
   int32_t *values, *sent, *received;
   OK(cudaMallocHost((void **)&values, 8));
@@ -295,7 +295,7 @@ static void a_group_has_no_order(struct rank *r) {
   SAME(n * (n - 1) / 2, values[0]);
   SAME(n, values[1]);
 
-  sent[0] = 10 * me, sent[1] = 10 * me + 1; /* messages are matched as they were called, in whichever order they move */
+  sent[0] = 10 * me, sent[1] = 10 * me + 1; /* messages are matched in the order of the calls */
   OK(ncclGroupStart());
   for (int i = 0; i < 2; i++) OK(ncclSend(sent + i, 1, ncclInt32, (me + 1) % n, r->comm, r->stream));
   for (int i = 0; i < 2; i++) OK(ncclRecv(received + i, 1, ncclInt32, (me + n - 1) % n, r->comm, r->stream));
@@ -308,7 +308,7 @@ static void a_group_has_no_order(struct rank *r) {
   for (int i = 0; i < 2; i++) OK(ncclRecv(received, 1, ncclInt32, (me + n - 1) % n, r->comm, r->stream));
   OK(ncclGroupEnd());
   OK(cudaStreamSynchronize(r->stream));
-  SAME(10 * ((me + n - 1) % n), received[0]); /* the first message came last */
+  SAME(10 * ((me + n - 1) % n), received[0]); /* the first message was moved last */
   pthread_barrier_wait(r->barrier);
   OK(cudaFreeHost(values));
   OK(cudaFreeHost(sent));
@@ -392,7 +392,7 @@ static void graphs(struct rank *r) {
 
 static int sum_of_ones(ncclComm_t comm, cudaStream_t stream);
 
-/* Rank 0's collective waits for a rank that never calls; abort lets the stream go on. */
+/* Rank 0's collective waits for a rank that never calls; an abort unblocks the stream. */
 static void *stuck_main(void *argument) {
   struct rank *r = argument;
   float *value;
@@ -415,9 +415,9 @@ static void *stuck_main(void *argument) {
   return NULL;
 }
 
-/* What one thread asks of device 1 while the stream of device 0 is held up; `done` counts what has returned. */
+/* Allocates on device 1 while the stream of device 0 is blocked; `done` counts the steps. */
 static atomic_int done;
-static void *busy_neighbour(void *held_up) {
+static void *busy_neighbour(void *blocked) {
   void *own, *pinned;
   OK(cudaSetDevice(1));
   OK(cudaMalloc(&own, 16));
@@ -427,12 +427,12 @@ static void *busy_neighbour(void *held_up) {
   atomic_store(&done, 2);
   OK(cudaFreeHost(pinned));
   OK(cudaSetDevice(0));
-  OK(cudaFree(held_up));
+  OK(cudaFree(blocked));
   atomic_store(&done, 3);
   return NULL;
 }
 
-static void hold_up(void *open) {
+static void block(void *open) {
   while (!atomic_load((atomic_int *)open)) usleep(1000);
 }
 
@@ -444,11 +444,11 @@ static void allocation_waits(void) {
   OK(cudaSetDevice(0));
   OK(cudaMalloc(&memory, 16));
   OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  OK(cudaLaunchHostFunc(stream, hold_up, &open));
+  OK(cudaLaunchHostFunc(stream, block, &open));
   pthread_create(&neighbour, NULL, busy_neighbour, memory);
   usleep(50000);
   SAME(1, atomic_load(&done));
-  OK(cudaMemsetAsync(memory, 0, 16, stream)); /* launching goes on meanwhile */
+  OK(cudaMemsetAsync(memory, 0, 16, stream)); /* other threads can launch meanwhile */
   SAME(cudaErrorNotReady, cudaStreamQuery(stream));
   cudaGetLastError();
   atomic_store(&open, 1);
@@ -457,7 +457,7 @@ static void allocation_waits(void) {
   OK(cudaStreamDestroy(stream));
 }
 
-/* A capture in global mode by one thread, and what another one does to it in each of its own modes. */
+/* Queries a stream in each capture mode while another thread captures in global mode. */
 static void *query_in_mode(void *mode) {
   cudaStream_t stream;
   enum cudaStreamCaptureMode own = *(enum cudaStreamCaptureMode *)mode, before = own;
@@ -479,9 +479,9 @@ static void capture_modes(void) {
     OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     pthread_create(&thread, NULL, query_in_mode, &other);
     pthread_join(thread, NULL);
-    bool spoilt = other == cudaStreamCaptureModeGlobal;
-    SAME(spoilt ? cudaErrorStreamCaptureInvalidated : cudaSuccess, cudaStreamEndCapture(stream, &graph));
-    if (!spoilt) OK(cudaGraphDestroy(graph));
+    bool invalidated = other == cudaStreamCaptureModeGlobal;
+    SAME(invalidated ? cudaErrorStreamCaptureInvalidated : cudaSuccess, cudaStreamEndCapture(stream, &graph));
+    if (!invalidated) OK(cudaGraphDestroy(graph));
     OK(cudaStreamDestroy(stream));
   }
 }
@@ -516,7 +516,7 @@ static void *mismatch_main(void *argument) {
   SAME(cudaErrorLaunchFailure, cudaStreamSynchronize(r->stream));
   OK(ncclCommGetAsyncError(r->comm, &error));
   SAME(ncclInvalidUsage, error);
-  SAME(ncclInvalidUsage, ncclCommDestroy(r->comm)); /* only abort is left */
+  SAME(ncclInvalidUsage, ncclCommDestroy(r->comm)); /* only abort is possible */
   OK(ncclCommAbort(r->comm));
   OK(cudaFree(value));
   OK(cudaStreamDestroy(r->stream));
@@ -544,7 +544,7 @@ static void *non_blocking_main(void *argument) {
   OK(cudaMalloc((void **)&value, 4));
   OK(cudaMemcpy(value, &one, 4, cudaMemcpyHostToDevice));
   SAME(ncclInProgress, ncclCommInitRankConfig(&r->comm, r->ranks, r->id, r->rank, &config));
-  if (r->rank == 0) SAME(ncclInvalidArgument, ncclCommCount(r->comm, &count)); /* held back, see the caller */
+  if (r->rank == 0) SAME(ncclInvalidArgument, ncclCommCount(r->comm, &count)); /* kept in progress by main */
   OK(settled(r->comm));
   OK(ncclCommCount(r->comm, &count));
   SAME(r->ranks, count);
@@ -567,7 +567,7 @@ static void *non_blocking_main(void *argument) {
   return NULL;
 }
 
-static void a_rank_that_never_comes(void) {
+static void rank_never_arrives(void) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclUniqueId id;
@@ -587,7 +587,7 @@ static void a_rank_that_never_comes(void) {
   for (int i = 0; i < 2; i++) OK(ncclCommAbort(comms[i]));
 }
 
-static void a_rank_that_fails(void) {
+static void rank_fails(void) {
   ncclComm_t comms[3];
   cudaStream_t streams[3];
   void *values[3];
@@ -670,8 +670,8 @@ static void one_thread_drives_all(void) {
   }
 }
 
-/* Kernels on one stream take the programmed time each, counted from when the last rank has come; abort ends them. */
-static void kernels_take_their_time(struct rank *r) {
+/* Each kernel on a stream takes the set time, counted from the arrival of the last rank; an abort ends it. */
+static void kernel_time(struct rank *r) {
   enum { KERNELS = 20 };
   float *value, ms;
   cudaEvent_t start, end;
@@ -751,7 +751,7 @@ static void streams_and_events(void) {
   OK(cudaStreamSynchronize(cudaStreamLegacy));
   SAME(7, flag);
   atomic_store(&flag, 0);
-  OK(cudaLaunchHostFunc(NULL, set_to, &flag)); /* and they for it */
+  OK(cudaLaunchHostFunc(NULL, set_to, &flag)); /* and vice versa */
   OK(cudaEventRecord(end, b));
   OK(cudaEventSynchronize(end));
   SAME(7, flag);
@@ -761,7 +761,7 @@ static void streams_and_events(void) {
   SAME(7, flag);
   atomic_store(&flag, 0);
   OK(cudaLaunchHostFunc(a, set_to, &flag));
-  OK(cudaStreamDestroy(a)); /* drains by itself */
+  OK(cudaStreamDestroy(a)); /* drains asynchronously */
   SAME(cudaErrorInvalidResourceHandle, cudaStreamQuery(a));
   SAME(cudaErrorInvalidResourceHandle, cudaGetLastError());
   SAME(cudaSuccess, cudaPeekAtLastError());
@@ -833,7 +833,7 @@ static void faults(void) {
   OK(nccl4j_standin_fail("ncclCommInitRankConfig", ncclUnhandledCudaError, 1));
   OK(ncclGetUniqueId(&id));
   SAME(ncclUnhandledCudaError, ncclCommInitRankConfig(&comm, 1, id, 0, NULL));
-  SAME(ncclSuccess, ncclGroupEnd()); /* the depth that was left behind */
+  SAME(ncclSuccess, ncclGroupEnd()); /* the group that was left open */
   SAME(ncclInvalidUsage, ncclGroupEnd());
   nccl4j_standin_reset();
 
@@ -957,11 +957,11 @@ static void shrinks(struct rank *r) {
   SAME(r->ranks, sum_of_ones(r->comm, r->stream));
 }
 
-/* Rank 0 is silent; the others are stuck in a collective until their shrink ends it. */
-static void shrink_of_the_stuck(struct rank *r) {
+/* Rank 0 makes no call; the others are stuck in a collective until their shrink ends it. */
+static void shrink_stuck(struct rank *r) {
   ncclComm_t rest;
   int excluded[] = {0}, *value;
-  SAME(r->ranks, sum_of_ones(r->comm, r->stream)); /* connects, or those below would wait for rank 0 in the call */
+  SAME(r->ranks, sum_of_ones(r->comm, r->stream)); /* connects, so that the calls below do not wait for rank 0 */
   if (r->rank > 0) {
     OK(cudaMalloc((void **)&value, 4));
     OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r->comm, r->stream));
@@ -986,7 +986,7 @@ static void *grow_main(void *argument) {
   if (r->rank < old) OK(ncclCommInitRank(&r->comm, old, r->id, r->rank));
   if (r->rank == 1) {
     OK(ncclCommGetUniqueId(r->comm, &grow_id));
-    SAME(ncclInvalidUsage, ncclCommGetUniqueId(r->comm, &id)); /* the first is not consumed */
+    SAME(ncclInvalidUsage, ncclCommGetUniqueId(r->comm, &id)); /* the first id is not consumed */
     SAME(ncclInvalidArgument, ncclCommGrow(r->comm, r->ranks, &grow_id, 1, &none, NULL));
     SAME(ncclInvalidArgument, ncclCommGrow(r->comm, old, &grow_id, -1, &none, NULL));
   }
@@ -1004,14 +1004,14 @@ static void *grow_main(void *argument) {
   SAME(r->rank, number);
   SAME(r->ranks, sum_of_ones(grown, r->stream));
   pthread_barrier_wait(r->barrier);
-  if (r->rank == 1) OK(ncclCommGetUniqueId(r->comm, &id)); /* consumed: another one */
+  if (r->rank == 1) OK(ncclCommGetUniqueId(r->comm, &id)); /* consumed: a new id is possible */
   OK(ncclCommDestroy(grown));
   if (r->rank < old) OK(ncclCommDestroy(r->comm));
   OK(cudaStreamDestroy(r->stream));
   return NULL;
 }
 
-/* Rank 0 is silent; the others' operations end by the revoke. */
+/* Rank 0 makes no call; the revoke ends the operations of the others. */
 static void *revoke_main(void *argument) {
   struct rank *r = argument;
   ncclComm_t child;
@@ -1042,7 +1042,7 @@ static void suspends(struct rank *r) {
   int *value;
   OK(cudaMalloc((void **)&value, 4));
   SAME(ncclInvalidUsage, ncclCommResume(r->comm));
-  OK(ncclCommSuspend(r->comm, 0)); /* nothing is named */
+  OK(ncclCommSuspend(r->comm, 0)); /* no flag: nothing is suspended */
   OK(ncclCommSuspend(r->comm, NCCL_SUSPEND_MEM));
   SAME(ncclInvalidUsage, ncclCommSuspend(r->comm, NCCL_SUSPEND_MEM));
   SAME(ncclInvalidUsage, ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r->comm, r->stream));
@@ -1081,7 +1081,7 @@ static void *scalable_main(void *argument) {
   return NULL;
 }
 
-/* Trap 4 and 5: what is pending answers success, its pointer comes late, and nothing may be asked meanwhile. */
+/* Traps 4 and 5: a pending call returns success, its pointer is written later, and queries fail meanwhile. */
 static void *pending_main(void *argument) {
   struct rank *r = argument;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -1103,7 +1103,7 @@ static void *pending_main(void *argument) {
     CHECK(child != NULL);
     OK(ncclCommGetUniqueId(child, &id));
     ncclComm_t grown;
-    OK(ncclCommGrow(child, 2, &id, -1, &grown, &config)); /* nobody joins */
+    OK(ncclCommGrow(child, 2, &id, -1, &grown, &config)); /* no rank joins */
     CHECK(grown != NULL);
     SAME(ncclInvalidArgument, ncclCommCount(grown, &number));
     OK(ncclCommCount(child, &number));
@@ -1114,7 +1114,7 @@ static void *pending_main(void *argument) {
   return NULL;
 }
 
-static void *intruder(void *argument) {
+static void *second_caller(void *argument) {
   struct rank *r = argument;
   int *value;
   usleep(10000);
@@ -1137,7 +1137,7 @@ static void two_threads_in_one_communicator(void) {
   OK(ncclCommInitRank(&r.comm, 1, r.id, 0));
   OK(cudaMalloc((void **)&value, 4));
   OK(nccl4j_standin_trap(13, 1));
-  pthread_create(&thread, NULL, intruder, &r);
+  pthread_create(&thread, NULL, second_caller, &r);
   OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r.comm, r.stream));
   pthread_join(thread, NULL);
   OK(ncclCommGetAsyncError(r.comm, &state));
@@ -1148,8 +1148,8 @@ static void two_threads_in_one_communicator(void) {
   OK(cudaStreamDestroy(r.stream));
 }
 
-/* Asks for the state while the other thread ends a group. */
-static void *onlooker(void *argument) {
+/* Queries the state while the other thread ends a group. */
+static void *query_state(void *argument) {
   struct rank *r = argument;
   ncclResult_t state;
   while (nccl4j_standin_calls("ncclGroupEnd") == 0) usleep(1000);
@@ -1160,7 +1160,7 @@ static void *onlooker(void *argument) {
 }
 
 /* Trap 13. */
-static void a_look_during_the_end_of_a_group(void) {
+static void state_query_during_group_end(void) {
   struct rank r = {.ranks = 1};
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   pthread_t thread;
@@ -1177,7 +1177,7 @@ static void a_look_during_the_end_of_a_group(void) {
   OK(ncclGroupStart());
   OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r.comm, r.stream));
   OK(nccl4j_standin_trap(13, 1));
-  pthread_create(&thread, NULL, onlooker, &r);
+  pthread_create(&thread, NULL, query_state, &r);
   ncclResult_t ended = ncclGroupEnd();
   CHECK(ended == ncclSuccess || ended == ncclInProgress);
   pthread_join(thread, NULL);
@@ -1187,7 +1187,7 @@ static void a_look_during_the_end_of_a_group(void) {
   OK(cudaStreamDestroy(r.stream));
 }
 
-/* Every rank puts its number into its place in the next rank's window, and waits for the one before it. */
+/* Every rank puts its number into the next rank's window, and waits for the signal of the previous rank. */
 static void windows(struct rank *r) {
   int32_t *memory, mine, theirs;
   void *user, *plain;
@@ -1241,7 +1241,7 @@ static void windows_on_demand(struct rank *r) {
   OK(ncclMemFree(memory));
 }
 
-/* A window's handle is written when the communicator is done, and not before, whatever the call answered. */
+/* A window's handle is written when the call has completed, and not before, whatever the call returned. */
 static void late_window(void) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   ncclUniqueId id;
@@ -1332,12 +1332,12 @@ static void many_streams(void) {
   OK(cudaDeviceSynchronize());
 }
 
-/* ---- graphs that hold a communicator, and first operations that connect ---- */
+/* ---- graphs with operations of a communicator, and first operations that connect ---- */
 
 struct ending {
   ncclComm_t comm;
   ncclResult_t (*end)(ncclComm_t);
-  atomic_int result; /* -1 until it has ended */
+  atomic_int result; /* -1 until the call has returned */
 };
 
 static void *end_main(void *argument) {
@@ -1346,13 +1346,13 @@ static void *end_main(void *argument) {
   return NULL;
 }
 
-static void unfinished_after_a_while(struct ending *e) {
+static void still_waiting(struct ending *e) {
   usleep(50000);
   SAME(-1, atomic_load(&e->result));
 }
 
-/* Each end of a communicator waits until the last that a capture of its operations has left is destroyed. */
-static void held_by_a_graph(ncclResult_t (*end)(ncclComm_t)) {
+/* Finalize, destroy and abort wait until the graphs with operations of the communicator are destroyed. */
+static void ended_after_its_graphs(ncclResult_t (*end)(ncclComm_t)) {
   ncclUniqueId id;
   cudaStream_t stream;
   cudaGraph_t graph;
@@ -1370,9 +1370,9 @@ static void held_by_a_graph(ncclResult_t (*end)(ncclComm_t)) {
   OK(cudaStreamEndCapture(stream, &graph));
   OK(cudaGraphInstantiate(&executable, graph, 0));
   OK(pthread_create(&thread, NULL, end_main, &e));
-  unfinished_after_a_while(&e);
+  still_waiting(&e);
   OK(cudaGraphDestroy(graph));
-  unfinished_after_a_while(&e);
+  still_waiting(&e);
   OK(cudaGraphExecDestroy(executable));
   OK(pthread_join(thread, NULL));
   SAME(0, atomic_load(&e.result));
@@ -1424,7 +1424,7 @@ static void first_operations(void) {
   OK(pthread_join(thread, NULL));
   SAME(0, atomic_load(&callers[0].result));
   SAME(0, atomic_load(&callers[1].result));
-  caller_main(&callers[0]); /* connected: it does not wait any more */
+  caller_main(&callers[0]); /* connected: the call no longer waits */
   SAME(0, atomic_load(&callers[0].result));
   callers_free(callers);
 
@@ -1443,7 +1443,7 @@ static void first_operations(void) {
   callers_free(callers);
 }
 
-/* In a process of its own, which the stand-in is to end. */
+/* In a child process, which the stand-in must end. */
 static void abort_during_a_call(void) {
   pid_t child = fork();
   if (child == 0) {
@@ -1492,7 +1492,7 @@ static void nothing_left(int64_t threads) {
   const char *kinds[] = {"memory", "pinned", "stream", "event", "communicator", "redop", "graph", "registration", "window"};
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     int64_t left = nccl4j_standin_live(kinds[k]);
-    if (left != 0) fprintf(stderr, "of the kind %s: ", kinds[k]);
+    if (left != 0) fprintf(stderr, "live objects of kind %s: ", kinds[k]);
     SAME(0, left);
   }
   for (int i = 0; i < 1000 && nccl4j_standin_live("thread") > threads; i++) usleep(1000);
@@ -1508,7 +1508,7 @@ int main(void) {
   alarm(300);
   say(nccl4j_standin_name());
   nccl4j_standin_set_devices(MAX_RANKS);
-  int64_t legacy = MAX_RANKS + 1; /* workers of the devices' legacy streams, and this thread's own stream, stay */
+  int64_t legacy = MAX_RANKS + 1; /* the workers of the devices' legacy streams and of this thread's stream remain */
   say("an abort during a call"), abort_during_a_call();
   say("streams and events"), streams_and_events(), nothing_left(legacy);
   say("many streams"), many_streams(), nothing_left(legacy);
@@ -1520,10 +1520,10 @@ int main(void) {
   say("the other collectives, 17 ranks"), on_threads(MAX_RANKS, rank_main, other_collectives, NULL);
   say("arithmetic"), on_threads(2, rank_main, arithmetic, NULL), nothing_left(legacy);
   say("groups"), on_threads(7, rank_main, groups, NULL), nothing_left(legacy);
-  say("a group has no order"), on_threads(3, rank_main, a_group_has_no_order, NULL), nothing_left(legacy);
+  say("a group has no order"), on_threads(3, rank_main, group_has_no_order, NULL), nothing_left(legacy);
   say("split"), on_threads(7, rank_main, splits, NULL), nothing_left(legacy);
   say("shrink"), on_threads(5, rank_main, shrinks, NULL), nothing_left(legacy);
-  say("shrink of the stuck"), on_threads(4, rank_main, shrink_of_the_stuck, NULL), nothing_left(legacy);
+  say("shrink with stuck operations"), on_threads(4, rank_main, shrink_stuck, NULL), nothing_left(legacy);
   say("grow"), on_threads(5, grow_main, NULL, NULL), nothing_left(legacy);
   say("revoke"), on_threads(3, revoke_main, NULL, NULL), nothing_left(legacy);
   say("suspend and resume"), on_threads(3, rank_main, suspends, NULL), nothing_left(legacy);
@@ -1532,33 +1532,33 @@ int main(void) {
   say("several ids"), on_threads(3, scalable_main, NULL, NULL), nothing_left(legacy);
   OK(nccl4j_standin_trap(4, 1));
   nccl4j_standin_hold(50);
-  say("what is pending"), on_threads(2, pending_main, NULL, NULL), nothing_left(legacy);
+  say("pending calls"), on_threads(2, pending_main, NULL, NULL), nothing_left(legacy);
   nccl4j_standin_reset();
   nccl4j_standin_set_devices(MAX_RANKS);
   say("two threads in one communicator"), two_threads_in_one_communicator(), nothing_left(legacy);
   nccl4j_standin_set_devices(MAX_RANKS);
-  say("a look during the end of a group"), a_look_during_the_end_of_a_group(), nothing_left(legacy);
+  say("a state query during the end of a group"), state_query_during_group_end(), nothing_left(legacy);
   nccl4j_standin_set_devices(MAX_RANKS);
   say("graphs"), on_threads(4, rank_main, graphs, NULL), nothing_left(legacy);
-  say("a graph holds its communicator"), held_by_a_graph(ncclCommFinalize), held_by_a_graph(ncclCommDestroy);
-  held_by_a_graph(ncclCommAbort), nothing_left(legacy);
+  say("graphs keep their communicator alive"), ended_after_its_graphs(ncclCommFinalize);
+  ended_after_its_graphs(ncclCommDestroy), ended_after_its_graphs(ncclCommAbort), nothing_left(legacy);
   say("first operations connect"), first_operations(), nothing_left(legacy);
-  say("stack of an initialisation"), stack_of_an_initialisation(), nothing_left(legacy);
+  say("stack size of an initialisation"), stack_of_an_initialisation(), nothing_left(legacy);
   say("one thread drives all ranks"), one_thread_drives_all(), nothing_left(legacy);
-  say("kernels take their time"), on_threads(2, kernel_time_main, kernels_take_their_time, NULL), nothing_left(legacy);
+  say("kernel time"), on_threads(2, kernel_time_main, kernel_time, NULL), nothing_left(legacy);
   say("abort of a stuck collective"), on_threads(3, stuck_main, NULL, NULL), nothing_left(legacy);
-  say("collectives that do not match"), on_threads(2, mismatch_main, NULL, NULL), nothing_left(legacy);
+  say("mismatched collectives"), on_threads(2, mismatch_main, NULL, NULL), nothing_left(legacy);
   nccl4j_standin_hold(50);
   say("non-blocking"), on_threads(4, non_blocking_main, NULL, NULL), nothing_left(legacy);
   nccl4j_standin_hold(0);
-  say("a rank that never comes"), a_rank_that_never_comes(), nothing_left(legacy);
+  say("a rank that never arrives"), rank_never_arrives(), nothing_left(legacy);
   nccl4j_standin_absent(-1);
-  say("a rank that fails"), a_rank_that_fails(), nothing_left(legacy);
+  say("a rank that fails"), rank_fails(), nothing_left(legacy);
   say("windows and one-sided operations"), on_threads(4, rank_main, windows, NULL), nothing_left(legacy);
   say("windows on demand"), on_threads(1, rank_main, windows_on_demand, NULL), nothing_left(legacy);
-  say("a window that comes late"), late_window(), nothing_left(legacy);
+  say("a window that is registered late"), late_window(), nothing_left(legacy);
   say("simulation"), on_threads(2, rank_main, simulation, NULL), nothing_left(legacy);
-  say("what allocating waits for"), allocation_waits(), nothing_left(legacy);
+  say("waits of allocations"), allocation_waits(), nothing_left(legacy);
   say("modes of a capture"), capture_modes(), nothing_left(legacy);
   nccl4j_standin_reset();
   nccl4j_standin_set_devices(MAX_RANKS);
@@ -1566,7 +1566,7 @@ int main(void) {
   say("parameters"), parameters();
   say("memory"), memory_rules();
   nccl4j_standin_reset();
-  say("what is refused"), refusals(), nothing_left(legacy);
+  say("refused calls"), refusals(), nothing_left(legacy);
   say("faults"), faults(), nothing_left(legacy);
   say("ok");
   return 0;

@@ -1,6 +1,6 @@
 /*
- * The test of the stand-in built as an older NCCL (build --nccl): its version, its symbols, how much of a configuration
- * it reads, its types, and that what it has works. STANDIN_RELEASE says what it should be.
+ * The test of the stand-in built as an older NCCL (build --nccl): version, symbols, the fields of a configuration that
+ * it reads, types, and a collective. STANDIN_RELEASE is the expected release.
  */
 #include "standin.h"
 
@@ -26,7 +26,7 @@ static void version(void) {
   SAME(STANDIN_RELEASE, version);
 }
 
-/* One function of each release that brought some; what headers/nccl.releases says of all is not asked here. */
+/* One function of each release that added some; headers/nccl.releases has all of them. */
 static void symbols(void) {
   static const struct {
     const char *name;
@@ -63,7 +63,7 @@ static ncclResult_t made_with(ncclConfig_t config) {
   return result;
 }
 
-/* A value that no release takes tells whether a field was read. */
+/* A value that every release refuses shows whether a field was read. */
 static void configurations(void) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   OK(made_with(config));

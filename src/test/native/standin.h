@@ -1,17 +1,17 @@
 /*
- * What the two stand-in libraries share, and what a test may call.
+ * Functions for tests, and declarations shared by the two stand-in libraries.
  *
- * The upper half is the public face for tests: faults on demand, counters, switches (README.md says how each is meant).
- * The lower half is private between libnccl and libcudart of the stand-in: live objects, the stream machinery, the
- * look-up of memory. Everything here is named nccl4j_standin_*, so that no symbol can be taken for NVIDIA's.
+ * The first part is the interface for tests: faults on demand, counters, switches (see README.md). The second part is
+ * private to libnccl and libcudart of the stand-in: live objects, streams, memory. All names start with
+ * nccl4j_standin_, so that no symbol can be mistaken for NVIDIA's.
  */
 #ifndef NCCL4J_STANDIN_H
 #define NCCL4J_STANDIN_H
 
-/* The real headers know no visibility; under -fvisibility=hidden their functions must be exported all the same. */
+/* The real headers set no visibility, but their functions must be exported under -fvisibility=hidden. */
 #pragma GCC visibility push(default)
 #include <cuda_runtime_api.h>
-/* nccl.h declares ncclResetDebugInit only where this is set, as NCCL's own build does on Linux. */
+/* nccl.h declares ncclResetDebugInit only if this is set, as NCCL's own build does on Linux. */
 #ifndef NCCL_OS_LINUX
 #define NCCL_OS_LINUX 1
 #endif
@@ -24,81 +24,84 @@
 
 /* ---- for tests: in libcudart ---- */
 
-/* Says what this is. Real libraries do not have the symbol. */
+/* Returns a description. Real libraries do not have this symbol. */
 const char *nccl4j_standin_name(void);
 
-/* The nth call from now of a nccl or cuda function answers `result` and does nothing else; nth 0: every call.
- * 0, or -1 where no such function is known. */
+/* Makes the nth call of a nccl or cuda function from now on return `result` and do nothing else; nth 0: every call.
+ * Returns 0, or -1 for an unknown function. */
 int nccl4j_standin_fail(const char *function, int result, int nth);
 
-/* Calls of a function since the start or the last reset; -1 where no such function is known. */
+/* Returns the calls of a function since the start or the last reset; -1 for an unknown function. */
 int64_t nccl4j_standin_calls(const char *function);
 
-/* Objects alive now, of the kind memory, pinned, stream, event, communicator, redop, graph, registration, window, or
- * thread (a thread of the stand-in, which may outlive its stream for a moment); -1 where no such kind is known. */
+/* Returns the live objects of the kind memory, pinned, stream, event, communicator, redop, graph, registration, window,
+ * or thread (a thread of the stand-in, which may briefly outlive its stream); -1 for an unknown kind. */
 int64_t nccl4j_standin_live(const char *kind);
 
-/* Gives the stream a sticky error, as a failed kernel would: what is queued is skipped. 0, or -1 for no such stream. */
+/* Gives the stream a sticky error, as a failed kernel would: queued work is skipped. Returns 0, or -1 for no such
+ * stream. */
 int nccl4j_standin_fail_stream(cudaStream_t stream, int error);
 
-/* How many devices there are from now on (0 to 64); 0, or -1 out of range. */
+/* Sets the number of devices (0 to 64); returns 0, or -1 if out of range. */
 int nccl4j_standin_set_devices(int count);
 
-/* Whether anything has made the device's primary context since the start or the last reset: 1 or 0, -1 for no such
- * device. */
+/* Whether the device's primary context was created since the start or the last reset: 1 or 0, -1 for no such device. */
 int nccl4j_standin_context(int device);
 
-/* Bytes that each device pretends to have from now on. */
+/* Sets the memory size of each device in bytes. */
 void nccl4j_standin_set_memory(uint64_t bytes);
 
-/* Faults off, switches as the environment has them, counts to zero, default streams well again. Live objects stay. */
+/* Removes faults, sets the switches from the environment, clears counts and errors of default streams. Live objects
+ * stay. */
 void nccl4j_standin_reset(void);
 
 /* ---- for tests: in libnccl ---- */
 
-/* Collectives, send and receive answer success and do nothing, not even checks: what a call alone costs. */
+/* Makes collectives, send and receive return success without any work or check, to measure the cost of a call. */
 void nccl4j_standin_set_noop(int on);
 
-/* Switches one of NCCL's traps (see README.md): 3, 4, 8, 13 and 14 are known. 0, or -1 for another number. */
+/* Switches the emulation of a trap of NCCL (see README.md): 3, 4, 8, 13 or 14. Returns 0, or -1 for another number. */
 int nccl4j_standin_trap(int number, int on);
 
-/* Operations of non-blocking communicators that begin from now on stay in progress for so long; -1 for ever; 0 off. */
+/* Keeps operations of non-blocking communicators that begin from now on in progress for a time; -1: until abort; 0:
+ * off. */
 void nccl4j_standin_hold(int milliseconds);
 
-/* The given rank of the communicator's clique falls silent: nothing it enqueues arrives at its peers any more, and its
- * asynchronous error becomes `asyncError` (0 leaves it alone). 0, or -1 for no such communicator or rank. */
+/* Makes a rank of the communicator's clique fail: its operations no longer reach its peers, and its asynchronous error
+ * becomes `asyncError` (0: unchanged). Returns 0, or -1 for no such communicator or rank. */
 int nccl4j_standin_rank_fails(ncclComm_t comm, int rank, int asyncError);
 
-/* The configuration that an initialisation, split, shrink or grow was given last, as the library read it. */
+/* Stores the last configuration given to an initialisation, split, shrink or grow, as the library read it. */
 void nccl4j_standin_last_config(ncclConfig_t *config);
 
-/* From now on the collectives, sends and receives that a stream executes together take at least this long, from when the
- * last of their ranks has arrived; 0: as long as moving the data takes. */
+/* Sets the minimum time of collectives, sends and receives that a stream executes together, counted from the arrival of
+ * the last rank; 0: the time that moving the data takes. */
 void nccl4j_standin_kernel_time(int64_t nanoseconds);
 
-/* From now on this rank never arrives at an initialisation; -1: every rank arrives. */
+/* Makes a rank never arrive at an initialisation; -1: every rank arrives. */
 void nccl4j_standin_absent(int rank);
 
-/* Whether the first operation of a communicator connects inside the call from now on, which so waits for its peers'
- * first; so at first. */
+/* Sets whether the first operation of a communicator connects inside the call, where it waits for its peers' first
+ * operations. On by default. */
 void nccl4j_standin_connect(int on);
 
-/* How many bytes of its thread's stack an initialisation needs from now on; 0 at first. */
+/* Sets the stack size in bytes that an initialisation needs; 0 by default. */
 void nccl4j_standin_init_stack(int bytes);
 
-/* Whether communicators support windows and one-sided operations from now on; they do at first. */
+/* Sets whether communicators support windows and one-sided operations; on by default. */
 void nccl4j_standin_windows(int supported);
 
-/* How often two threads were inside ncclParamBind or ncclParamGetParameter at once, whose state NCCL does not lock. */
+/* Returns how often two threads were inside ncclParamBind or ncclParamGetParameter at once; NCCL does not lock their
+ * state. */
 int64_t nccl4j_standin_param_overlaps(void);
 
-/* 1 where the communicator's name, which NCCL does not copy, still reads as when it was made; 0 where it does not (or
- * worse: its memory is read); -1 for no such communicator. */
+/* Returns 1 if the memory of the communicator's name, which NCCL does not copy, still has the original text, 0 if not
+ * (a freed name is read, too), -1 for no such communicator. */
 int nccl4j_standin_comm_name_intact(ncclComm_t comm);
 
-/* ---- private, between the two libraries ---- */
+/* ---- private to the two libraries ---- */
 
-/* One API function: counted, and made to fail on demand. Registered before main by STANDIN_SITE. */
+/* One API function, whose calls are counted and can be made to fail. Registered before main by STANDIN_SITE. */
 struct nccl4j_standin_site {
   const char *name;
   _Atomic int64_t calls;
@@ -106,7 +109,7 @@ struct nccl4j_standin_site {
   struct nccl4j_standin_site *next;
 };
 void nccl4j_standin_register(struct nccl4j_standin_site *site);
-/* Counts the call; true where it is to fail, with the code in *result. */
+/* Counts the call; true if it is to fail, with the code in *result. */
 bool nccl4j_standin_enter(struct nccl4j_standin_site *site, int *result);
 void nccl4j_standin_on_reset(void (*hook)(void));
 
@@ -127,80 +130,80 @@ enum nccl4j_standin_kind {
   KIND_REGISTRATION,
   KIND_WINDOW,
   KIND_THREAD,
-  KIND_GRAPH_EXEC, /* looked up apart, counted with KIND_GRAPH */
+  KIND_GRAPH_EXEC, /* looked up separately, counted with KIND_GRAPH */
   KIND_COUNT
 };
 void nccl4j_standin_count(enum nccl4j_standin_kind kind, int delta);
 
-/* Whatever has a handle begins with this. The handle is the address, good while the object is in the table; a
- * reference keeps the memory for those who still work on it. */
+/* The header of every object with a handle. The handle is the address, valid while the object is in the table; a
+ * reference keeps the memory alive. */
 struct nccl4j_standin_object {
   _Atomic int references;
   enum nccl4j_standin_kind kind;
   void (*destroy)(void *object);
 };
 void nccl4j_standin_object_add(void *object, enum nccl4j_standin_kind kind, void (*destroy)(void *));
-/* A new reference, or NULL where no live object of that kind has this handle. */
+/* Returns a new reference, or NULL if no live object of that kind has this handle. */
 void *nccl4j_standin_object_get(const void *handle, enum nccl4j_standin_kind kind);
 void nccl4j_standin_object_hold(void *object);
 void nccl4j_standin_object_put(void *object);
-/* Takes the handle out of the table; true for exactly one caller, who then gives back the table's reference. */
+/* Removes the handle from the table; true for exactly one caller, which must then put the table's reference. */
 bool nccl4j_standin_object_retire(void *handle, enum nccl4j_standin_kind kind);
 
-/* Something for a stream to do. `begin` makes what one execution needs, in the caller's order: at once for a plain
- * stream, at every launch for a captured one; without it the execution works on the spec itself. `start` must not wait
- * for another execution, `finish` may. `end` always follows `begin`; `release` frees the spec. */
+/* A work item of a stream. `begin` creates the state of one execution, in the order of the calls: at once for a plain
+ * stream, at every launch for a captured one; without it the execution uses the spec itself. `start` must not wait for
+ * another execution, `finish` may. `end` always follows `begin`; `release` frees the spec. */
 struct nccl4j_standin_work {
   void *(*begin)(void *spec);
   cudaError_t (*start)(void *execution);
   cudaError_t (*finish)(void *execution);
   void (*end)(void *execution);
   void (*release)(void *spec);
-  bool always; /* also on a stream that has failed */
+  bool always; /* runs even on a failed stream */
 };
 
 struct nccl4j_standin_stream;
-/* The stream behind a handle, with a reference; the default streams are those of `device`. NULL: no such stream. */
+/* Returns the stream of a handle with a reference; default streams are those of `device`. NULL: no such stream. */
 struct nccl4j_standin_stream *nccl4j_standin_stream_get(cudaStream_t handle, int device);
 void nccl4j_standin_stream_put(struct nccl4j_standin_stream *stream);
 int nccl4j_standin_stream_device(const struct nccl4j_standin_stream *stream);
-/* The capture that the stream is in, 0 for none. */
+/* Returns the id of the stream's capture, 0 for none. */
 unsigned long long nccl4j_standin_stream_capture(struct nccl4j_standin_stream *stream);
-/* Takes the spec, also when it fails. */
+/* Takes the spec, even if it fails. */
 cudaError_t nccl4j_standin_enqueue(struct nccl4j_standin_stream *stream, const struct nccl4j_standin_work *work,
                                    void *spec);
-/* What is enqueued in `later` from now on waits for what `earlier` has now. */
+/* Makes work enqueued in `later` from now on wait for the current work of `earlier`. */
 cudaError_t nccl4j_standin_order(struct nccl4j_standin_stream *earlier, struct nccl4j_standin_stream *later);
 
-/* What CUDA forbids while a capture is on, as cudaMalloc; invalidates the capture. */
+/* Called by functions that are unsafe during a capture, such as cudaMalloc; invalidates the capture. */
 cudaError_t nccl4j_standin_unsafe(void);
 
-/* The current device of this thread without counting a call; a negative number where there is none. */
+/* Returns this thread's current device without counting a call; a negative number if there is none. */
 int nccl4j_standin_current_device(void);
 int nccl4j_standin_device_count(void);
 void nccl4j_standin_move_to_next_device(void);
-/* Makes the device's primary context, as whatever uses the device does; a negative number is no device. */
+/* Creates the device's primary context, as every use of the device does; ignores a negative number. */
 void nccl4j_standin_use_device(int device);
-/* The newest CUDA that the driver can run. */
+/* Returns the newest CUDA version that the driver supports. */
 int nccl4j_standin_driver(void);
 
-/* May a device touch these bytes? False for pageable or freed memory, and beyond an allocation's end. */
+/* Whether a device may access these bytes; false for pageable or freed memory, and beyond an allocation's end. */
 bool nccl4j_standin_reachable(const void *pointer, size_t bytes);
-/* The device of an allocation, -1 for pinned or managed memory, -2 where nothing is known of the pointer. */
+/* Returns the device of an allocation, -1 for pinned or managed memory, -2 for an unknown pointer. */
 int nccl4j_standin_memory_device(const void *pointer);
 cudaError_t nccl4j_standin_allocate(void **pointer, size_t bytes, int device);
 cudaError_t nccl4j_standin_free(void *pointer);
-/* Are these bytes of one allocation made by nccl4j_standin_allocate? */
+/* Whether these bytes lie in one allocation of nccl4j_standin_allocate. */
 bool nccl4j_standin_by_nccl(const void *pointer, size_t bytes);
 
-/* A detached thread that counts as alive while it runs; false where there is none to be had. */
+/* Starts a detached thread, counted as live while it runs; false if it could not be created. */
 bool nccl4j_standin_thread(void *(*run)(void *), void *argument);
 
 const char *nccl4j_standin_error_text(cudaError_t error);
 
 #pragma GCC visibility pop
 
-/* Short names for the code inside. */
+/* Short names. */
 #define object_add nccl4j_standin_object_add
 #define object_get nccl4j_standin_object_get
 #define object_hold nccl4j_standin_object_hold

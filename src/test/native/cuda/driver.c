@@ -1,6 +1,6 @@
 /*
- * The one function of the driver that nccl4j asks for: whether a device has a primary context. What it answers is known
- * to the stand-in's CUDA runtime, which is linked to this library so that it is loaded with it.
+ * The one driver function that nccl4j calls: whether a device has a primary context. The state is kept by the
+ * stand-in's CUDA runtime, which links to this library so that both are loaded together.
  */
 #include <cuda.h>
 

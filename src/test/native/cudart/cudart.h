@@ -1,4 +1,4 @@
-/* What the rooms of the stand-in's CUDA runtime share among themselves. */
+/* Declarations shared by the files of the stand-in's CUDA runtime. */
 #ifndef NCCL4J_STANDIN_CUDART_H
 #define NCCL4J_STANDIN_CUDART_H
 
@@ -9,30 +9,30 @@
 
 #define MAX_DEVICES 64
 
-/* Every API function starts with ENTER and ends with ANSWER, so that calls are counted, faults strike, calls from
- * inside a host function are refused, no call but those for versions works without devices (which is to be without a
- * driver), and the thread's last error is kept. */
+/* Every API function starts with ENTER and ends with RETURN. They count the call, apply faults, refuse calls from
+ * inside a host function, fail every call but those for versions if there is no device (which stands for a missing
+ * driver), and set the thread's last error. */
 #define ENTER(function)                                                                            \
   do {                                                                                             \
     cudaError_t entered = cuda_enter(&site_##function);                                            \
-    if (entered != cudaSuccess) return cuda_answer(entered);                                       \
+    if (entered != cudaSuccess) return cuda_return(entered);                                       \
   } while (0)
-#define ANSWER(error) return cuda_answer(error)
+#define RETURN(error) return cuda_return(error)
 
 cudaError_t cuda_enter(struct nccl4j_standin_site *site);
-cudaError_t cuda_answer(cudaError_t error);
+cudaError_t cuda_return(cudaError_t error);
 
 /* True on a stream's worker while it runs a host function, where CUDA calls are not permitted. */
 extern _Thread_local bool in_host_function;
 
 /* ---- devices ---- */
-/* The current device in *device, or why there is none. */
+/* Stores the current device in *device, or returns an error if there is none. */
 cudaError_t device_current(int *device);
 bool device_valid(int device);
 uint64_t device_memory(void);
 void devices_reset(void);
 
-/* ---- completions: a point in some stream's order that others can wait for ---- */
+/* ---- completions: a point in a stream that others can wait for ---- */
 struct completion {
   _Atomic int references;
   pthread_mutex_t lock;
@@ -62,7 +62,7 @@ struct nccl4j_standin_stream {
 
   pthread_mutex_t lock;
   pthread_cond_t more;     /* for the worker */
-  pthread_cond_t progress; /* for those who synchronise */
+  pthread_cond_t progress; /* for threads that synchronise */
   struct item *head, *tail;
   uint64_t submitted, completed;
   int waiters;
@@ -76,24 +76,25 @@ struct nccl4j_standin_stream {
 };
 typedef struct nccl4j_standin_stream stream_t;
 
-/* A signal of `c` behind everything the stream has now. */
+/* Signals `c` after everything that the stream has now. */
 void stream_mark(stream_t *s, struct completion *c);
 cudaError_t stream_wait_for(stream_t *s, struct completion *c);
-/* Calls back, on some worker or at once, when everything that any stream has pending now is through. */
+/* Calls `then`, at once or on a worker, when everything that is pending now in any stream is complete. */
 void streams_after_pending(void (*then)(void *), void *argument);
 cudaError_t stream_synchronize(stream_t *s);
-/* Waits until the device has done what is enqueued now, -1: every device; meanwhile others may enqueue more. */
+/* Waits for the work that is enqueued now on the device (-1: on every device); other threads may enqueue more
+ * meanwhile. */
 cudaError_t device_synchronize(int device);
 bool stream_is_handle_default(cudaStream_t handle);
-/* The default streams forget their failures: nobody can destroy them. */
+/* Clears the errors of the default streams, which cannot be destroyed. */
 void streams_reset(void);
 
 /* ---- graphs and capture ---- */
 extern atomic_int captures_active;
 struct node_set;
-/* In a capture the work becomes a node, and *captured is set. */
+/* During a capture, makes the work a node and sets *captured. */
 cudaError_t capture_enqueue(stream_t *s, const struct nccl4j_standin_work *work, void *spec, bool *captured);
-/* CUDA's answer to synchronising or querying a stream: refused, and the capture spoilt, where it is capturing. */
+/* The result of synchronising or querying a stream: if it is capturing, an error, and the capture is invalidated. */
 cudaError_t capture_forbids_wait(stream_t *s);
 cudaError_t capture_forbids_device_wait(int device);
 cudaError_t capture_forbids_legacy(const stream_t *s);

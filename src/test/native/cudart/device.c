@@ -1,8 +1,8 @@
 /*
- * Devices: how many, which one is this thread's, what they say of themselves, peers.
+ * Devices: their number, the current device of a thread, properties, peers.
  *
- * They look like what the tests of the Java side need to see (compute capability 9.0, so that float8 reductions are
- * allowed), and their name says that they are none.
+ * The properties are what the Java tests need (compute capability 9.0, so that float8 reductions are allowed); the name
+ * says that there is no GPU.
  */
 #include "cudart.h"
 
@@ -88,50 +88,50 @@ void nccl4j_standin_move_to_next_device(void) {
 
 cudaError_t cudaGetDeviceCount(int *count) {
   ENTER(cudaGetDeviceCount);
-  if (!count) ANSWER(cudaErrorInvalidValue);
+  if (!count) RETURN(cudaErrorInvalidValue);
   *count = nccl4j_standin_device_count();
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaGetDevice(int *device) {
   ENTER(cudaGetDevice);
-  if (!device) ANSWER(cudaErrorInvalidValue);
-  ANSWER(device_current(device));
+  if (!device) RETURN(cudaErrorInvalidValue);
+  RETURN(device_current(device));
 }
 
 cudaError_t cudaSetDevice(int device) {
   ENTER(cudaSetDevice);
-  if (!device_valid(device)) ANSWER(cudaErrorInvalidDevice);
+  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
   current = device;
   nccl4j_standin_use_device(device);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaInitDevice(int device, unsigned int deviceFlags, unsigned int flags) {
   (void)deviceFlags, (void)flags;
   ENTER(cudaInitDevice);
-  if (!device_valid(device)) ANSWER(cudaErrorInvalidDevice);
+  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
   nccl4j_standin_use_device(device);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaSetDeviceFlags(unsigned int flags) {
   (void)flags;
   ENTER(cudaSetDeviceFlags);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaGetDeviceFlags(unsigned int *flags) {
   ENTER(cudaGetDeviceFlags);
-  if (!flags) ANSWER(cudaErrorInvalidValue);
+  if (!flags) RETURN(cudaErrorInvalidValue);
   *flags = cudaDeviceScheduleAuto;
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
   ENTER(cudaGetDeviceProperties);
-  if (!properties) ANSWER(cudaErrorInvalidValue);
-  if (!device_valid(device)) ANSWER(cudaErrorInvalidDevice);
+  if (!properties) RETURN(cudaErrorInvalidValue);
+  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
   *properties = (struct cudaDeviceProp){
       .totalGlobalMem = device_memory(),
       .sharedMemPerBlock = 49152,
@@ -163,7 +163,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
   snprintf(properties->name, sizeof properties->name, "nccl4j stand-in (no GPU)");
   memcpy(properties->uuid.bytes, "nccl4j stand-in", 15);
   properties->uuid.bytes[15] = (char)device;
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 static int attribute(enum cudaDeviceAttr attribute, int device) {
@@ -190,68 +190,68 @@ static int attribute(enum cudaDeviceAttr attribute, int device) {
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device) {
   ENTER(cudaDeviceGetAttribute);
-  if (!value || attr < cudaDevAttrMaxThreadsPerBlock || attr >= cudaDevAttrMax) ANSWER(cudaErrorInvalidValue);
-  if (!device_valid(device)) ANSWER(cudaErrorInvalidDevice);
+  if (!value || attr < cudaDevAttrMaxThreadsPerBlock || attr >= cudaDevAttrMax) RETURN(cudaErrorInvalidValue);
+  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
   *value = attribute(attr, device);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device) {
   ENTER(cudaDeviceGetPCIBusId);
-  if (!pciBusId || len < 13) ANSWER(cudaErrorInvalidValue);
-  if (!device_valid(device)) ANSWER(cudaErrorInvalidDevice);
+  if (!pciBusId || len < 13) RETURN(cudaErrorInvalidValue);
+  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
   snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", (unsigned)device + 1);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *pciBusId) {
   ENTER(cudaDeviceGetByPCIBusId);
   unsigned domain, bus, slot, function = 0;
-  if (!device || !pciBusId) ANSWER(cudaErrorInvalidValue);
-  if (sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) ANSWER(cudaErrorInvalidValue);
-  if (domain != 0 || slot != 0 || !device_valid((int)bus - 1)) ANSWER(cudaErrorInvalidDevice);
+  if (!device || !pciBusId) RETURN(cudaErrorInvalidValue);
+  if (sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) RETURN(cudaErrorInvalidValue);
+  if (domain != 0 || slot != 0 || !device_valid((int)bus - 1)) RETURN(cudaErrorInvalidDevice);
   *device = (int)bus - 1;
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevice) {
   ENTER(cudaDeviceCanAccessPeer);
-  if (!canAccessPeer) ANSWER(cudaErrorInvalidValue);
-  if (!device_valid(device) || !device_valid(peerDevice)) ANSWER(cudaErrorInvalidDevice);
+  if (!canAccessPeer) RETURN(cudaErrorInvalidValue);
+  if (!device_valid(device) || !device_valid(peerDevice)) RETURN(cudaErrorInvalidDevice);
   *canAccessPeer = device != peerDevice;
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags) {
   ENTER(cudaDeviceEnablePeerAccess);
   int device;
   cudaError_t error = device_current(&device);
-  if (error != cudaSuccess) ANSWER(error);
-  if (flags != 0) ANSWER(cudaErrorInvalidValue);
-  if (!device_valid(peerDevice) || peerDevice == device) ANSWER(cudaErrorInvalidDevice);
-  ANSWER(atomic_exchange(&peers[device][peerDevice], true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
+  if (error != cudaSuccess) RETURN(error);
+  if (flags != 0) RETURN(cudaErrorInvalidValue);
+  if (!device_valid(peerDevice) || peerDevice == device) RETURN(cudaErrorInvalidDevice);
+  RETURN(atomic_exchange(&peers[device][peerDevice], true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peerDevice) {
   ENTER(cudaDeviceDisablePeerAccess);
   int device;
   cudaError_t error = device_current(&device);
-  if (error != cudaSuccess) ANSWER(error);
-  if (!device_valid(peerDevice)) ANSWER(cudaErrorInvalidDevice);
-  ANSWER(atomic_exchange(&peers[device][peerDevice], false) ? cudaSuccess : cudaErrorPeerAccessNotEnabled);
+  if (error != cudaSuccess) RETURN(error);
+  if (!device_valid(peerDevice)) RETURN(cudaErrorInvalidDevice);
+  RETURN(atomic_exchange(&peers[device][peerDevice], false) ? cudaSuccess : cudaErrorPeerAccessNotEnabled);
 }
 
 cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, int srcDevice, int dstDevice) {
   ENTER(cudaDeviceGetP2PAttribute);
-  if (!value) ANSWER(cudaErrorInvalidValue);
-  if (!device_valid(srcDevice) || !device_valid(dstDevice) || srcDevice == dstDevice) ANSWER(cudaErrorInvalidDevice);
+  if (!value) RETURN(cudaErrorInvalidValue);
+  if (!device_valid(srcDevice) || !device_valid(dstDevice) || srcDevice == dstDevice) RETURN(cudaErrorInvalidDevice);
   *value = attr == cudaDevP2PAttrAccessSupported;
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority) {
   ENTER(cudaDeviceGetStreamPriorityRange);
   if (leastPriority) *leastPriority = 0;
   if (greatestPriority) *greatestPriority = -5;
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }

@@ -1,4 +1,4 @@
-/* Error names and texts (those of the real runtime), the thread's last error, versions, what every call starts with. */
+/* Error names and texts (those of the real runtime), the thread's last error, versions, the entry of every call. */
 #include "cudart.h"
 
 #include <dlfcn.h>
@@ -16,8 +16,8 @@ STANDIN_SITE(cudaGetErrorString)
 STANDIN_SITE(cudaDriverGetVersion)
 STANDIN_SITE(cudaRuntimeGetVersion)
 
-/* The functions that need no context. Every other one makes one on this thread's device; where the documentation does
- * not say so, that is the cautious reading. */
+/* Whether a function needs no context. Every other function creates one on this thread's device; where the
+ * documentation does not say so, this is the cautious reading. */
 static bool contextless(const char *function) {
   static const char *const functions[] = {
       "cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaInitDevice", "cudaGetDeviceProperties",
@@ -38,7 +38,7 @@ cudaError_t cuda_enter(struct nccl4j_standin_site *site) {
   return cudaSuccess;
 }
 
-/* A copy of this library that is named libcudart.so.12 plays the runtime of CUDA 12. */
+/* A copy of this library named libcudart.so.12 acts as the runtime of CUDA 12.8. */
 static int runtime_version(void) {
   static _Atomic int version;
   if (atomic_load(&version) == 0) {
@@ -49,7 +49,7 @@ static int runtime_version(void) {
   return atomic_load(&version);
 }
 
-cudaError_t cuda_answer(cudaError_t error) {
+cudaError_t cuda_return(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;
 }
@@ -72,18 +72,18 @@ cudaError_t cudaPeekAtLastError(void) {
 
 cudaError_t cudaDriverGetVersion(int *version) {
   int forced;
-  if (nccl4j_standin_enter(&site_cudaDriverGetVersion, &forced)) ANSWER((cudaError_t)forced);
-  if (!version) ANSWER(cudaErrorInvalidValue);
+  if (nccl4j_standin_enter(&site_cudaDriverGetVersion, &forced)) RETURN((cudaError_t)forced);
+  if (!version) RETURN(cudaErrorInvalidValue);
   *version = nccl4j_standin_device_count() > 0 ? nccl4j_standin_driver() : 0;
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaRuntimeGetVersion(int *version) {
   int forced;
-  if (nccl4j_standin_enter(&site_cudaRuntimeGetVersion, &forced)) ANSWER((cudaError_t)forced);
-  if (!version) ANSWER(cudaErrorInvalidValue);
+  if (nccl4j_standin_enter(&site_cudaRuntimeGetVersion, &forced)) RETURN((cudaError_t)forced);
+  if (!version) RETURN(cudaErrorInvalidValue);
   *version = runtime_version();
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 #define EACH_ERROR(E)                                                                              \

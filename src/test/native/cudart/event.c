@@ -1,7 +1,7 @@
 /*
- * Events. Recording makes a completion and puts its signal into the stream; whoever waits takes the completion that is
- * there at that moment, so recording again disturbs nobody. An event recorded in a capture stands for graph nodes
- * instead.
+ * Events. Recording creates a completion and enqueues its signal in the stream. A wait uses the completion that is
+ * current when it begins, so a later record does not affect it. An event recorded during a capture refers to graph
+ * nodes instead.
  */
 #include "cudart.h"
 
@@ -22,7 +22,7 @@ typedef struct {
   int device;
   unsigned int flags;
   pthread_mutex_t lock;
-  struct completion *completion; /* of the last record; NULL where there was none, or in a capture */
+  struct completion *completion; /* of the last record; NULL if there was none, or during a capture */
   unsigned long long capture;
   struct node_set *nodes;
 } event_t;
@@ -53,22 +53,22 @@ static cudaError_t event_create(cudaEvent_t *event, unsigned int flags) {
 
 cudaError_t cudaEventCreate(cudaEvent_t *event) {
   ENTER(cudaEventCreate);
-  ANSWER(event_create(event, cudaEventDefault));
+  RETURN(event_create(event, cudaEventDefault));
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
   ENTER(cudaEventCreateWithFlags);
-  ANSWER(event_create(event, flags));
+  RETURN(event_create(event, flags));
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   ENTER(cudaEventDestroy);
-  if (!object_retire(event, KIND_EVENT)) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!object_retire(event, KIND_EVENT)) RETURN(cudaErrorInvalidResourceHandle);
   object_put(event);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
-/* Takes the completion and the nodes. */
+/* Takes ownership of the completion and the nodes. */
 static void event_recorded(event_t *e, struct completion *c, unsigned long long capture, struct node_set *nodes) {
   pthread_mutex_lock(&e->lock);
   struct completion *old = e->completion;
@@ -112,14 +112,14 @@ static cudaError_t event_record(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   ENTER(cudaEventRecord);
-  ANSWER(event_record(event, stream));
+  RETURN(event_record(event, stream));
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
   ENTER(cudaEventRecordWithFlags);
-  if (flags & ~(unsigned)cudaEventRecordExternal) ANSWER(cudaErrorInvalidValue);
-  if (flags == cudaEventRecordExternal) ANSWER(cudaErrorNotSupported);
-  ANSWER(event_record(event, stream));
+  if (flags & ~(unsigned)cudaEventRecordExternal) RETURN(cudaErrorInvalidValue);
+  if (flags == cudaEventRecordExternal) RETURN(cudaErrorNotSupported);
+  RETURN(event_record(event, stream));
 }
 
 static struct completion *current_completion(event_t *e, bool *captured) {
@@ -134,7 +134,7 @@ static struct completion *current_completion(event_t *e, bool *captured) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   ENTER(cudaEventQuery);
   event_t *e = object_get(event, KIND_EVENT);
-  if (!e) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!e) RETURN(cudaErrorInvalidResourceHandle);
   cudaError_t error = nccl4j_standin_unsafe();
   bool captured;
   struct completion *c = current_completion(e, &captured);
@@ -146,13 +146,13 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   }
   completion_put(c);
   object_put(e);
-  ANSWER(error);
+  RETURN(error);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ENTER(cudaEventSynchronize);
   event_t *e = object_get(event, KIND_EVENT);
-  if (!e) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!e) RETURN(cudaErrorInvalidResourceHandle);
   cudaError_t error = nccl4j_standin_unsafe();
   bool captured;
   struct completion *c = current_completion(e, &captured);
@@ -160,7 +160,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (c && error == cudaSuccess) error = completion_wait(c);
   completion_put(c);
   object_put(e);
-  ANSWER(error);
+  RETURN(error);
 }
 
 static cudaError_t time_of(event_t *e, struct timespec *time) {
@@ -180,7 +180,7 @@ static cudaError_t time_of(event_t *e, struct timespec *time) {
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
   ENTER(cudaEventElapsedTime);
-  if (!ms) ANSWER(cudaErrorInvalidValue);
+  if (!ms) RETURN(cudaErrorInvalidValue);
   event_t *a = object_get(start, KIND_EVENT), *b = object_get(end, KIND_EVENT);
   struct timespec from = {0}, to = {0};
   cudaError_t error = a && b ? cudaSuccess : cudaErrorInvalidResourceHandle;
@@ -190,7 +190,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     *ms = (float)((double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6);
   if (a) object_put(a);
   if (b) object_put(b);
-  ANSWER(error);
+  RETURN(error);
 }
 
 static cudaError_t wait_event(stream_t *s, event_t *e) {
@@ -210,12 +210,12 @@ static cudaError_t wait_event(stream_t *s, event_t *e) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
   ENTER(cudaStreamWaitEvent);
-  if (flags & ~(unsigned)cudaEventWaitExternal) ANSWER(cudaErrorInvalidValue);
+  if (flags & ~(unsigned)cudaEventWaitExternal) RETURN(cudaErrorInvalidValue);
   event_t *e = object_get(event, KIND_EVENT);
-  if (!e) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!e) RETURN(cudaErrorInvalidResourceHandle);
   stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
   cudaError_t error = s ? wait_event(s, e) : cudaErrorInvalidResourceHandle;
   if (s) object_put(s);
   object_put(e);
-  ANSWER(error);
+  RETURN(error);
 }

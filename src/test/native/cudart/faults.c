@@ -1,8 +1,8 @@
 /*
- * Faults on demand, counters, live objects: what makes the stand-in a test instrument.
+ * Faults on demand, call counts and live objects.
  *
  * API functions register themselves before main (STANDIN_SITE), so that a misspelt name in a test is an error and not a
- * fault that never strikes.
+ * fault that never occurs.
  */
 #include "cudart.h"
 
@@ -48,7 +48,7 @@ static void arm(const char *function, int result, int nth) {
   atomic_fetch_add(&faults_armed, 1);
 }
 
-/* NCCL4J_STANDIN_FAIL=function=result@nth,...  Names are taken as they are: libnccl may not be loaded yet. */
+/* NCCL4J_STANDIN_FAIL=function=result@nth,...  Names are not checked: libnccl may not be loaded yet. */
 static void read_environment(void) {
   environment_read = true;
   const char *text = getenv("NCCL4J_STANDIN_FAIL");
@@ -58,7 +58,7 @@ static void read_environment(void) {
     char function[64];
     int result, nth = 1;
     if (sscanf(one, "%63[^=]=%d@%d", function, &result, &nth) < 2 || nth < 0) {
-      fprintf(stderr, "nccl4j stand-in: NCCL4J_STANDIN_FAIL: cannot use '%s' (want function=result@nth)\n", one);
+      fprintf(stderr, "nccl4j stand-in: NCCL4J_STANDIN_FAIL: '%s' is not of the form function=result@nth\n", one);
       abort();
     }
     arm(function, result, nth);
@@ -67,10 +67,10 @@ static void read_environment(void) {
 }
 
 __attribute__((constructor)) static void expect_environment(void) {
-  if (getenv("NCCL4J_STANDIN_FAIL")) atomic_fetch_add(&faults_armed, 1); /* the first call then takes the slow way */
+  if (getenv("NCCL4J_STANDIN_FAIL")) atomic_fetch_add(&faults_armed, 1); /* makes the first call read the environment */
 }
 
-static bool struck(const char *function, int *result) {
+static bool should_fail(const char *function, int *result) {
   bool hit = false;
   pthread_mutex_lock(&lock);
   if (!environment_read) {
@@ -101,7 +101,7 @@ static bool struck(const char *function, int *result) {
   return hit;
 }
 
-/* NCCL4J_STANDIN_RECORD=file: the name of every function that is called, each once, as soon as it is. */
+/* NCCL4J_STANDIN_RECORD=file: appends the name of each function at its first call. */
 static void record(struct nccl4j_standin_site *site) {
   const char *path = getenv("NCCL4J_STANDIN_RECORD");
   if (!path || atomic_exchange(&site->recorded, true)) return;
@@ -115,7 +115,7 @@ static void record(struct nccl4j_standin_site *site) {
 bool nccl4j_standin_enter(struct nccl4j_standin_site *site, int *result) {
   if (atomic_fetch_add_explicit(&site->calls, 1, memory_order_relaxed) == 0) record(site);
   if (atomic_load_explicit(&faults_armed, memory_order_relaxed) == 0) return false;
-  return struck(site->name, result);
+  return should_fail(site->name, result);
 }
 
 int nccl4j_standin_fail(const char *function, int result, int nth) {
@@ -178,7 +178,7 @@ int64_t nccl4j_standin_live(const char *kind) {
   return -1;
 }
 
-/* Handles by address: chained, since objects come and go by the hundred. */
+/* Live objects by address, in a chained hash table. */
 #define BUCKETS 1024
 struct entry {
   void *object;
@@ -264,7 +264,7 @@ bool nccl4j_standin_thread(void *(*run)(void *), void *argument) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, 2 << 20); /* room for a Java host function */
+  pthread_attr_setstacksize(&attributes, 2 << 20); /* enough for a Java host function */
   pthread_t thread;
   bool made = pthread_create(&thread, &attributes, counted, start) == 0;
   pthread_attr_destroy(&attributes);

@@ -1,9 +1,9 @@
 /*
- * Stream capture and graphs. While a stream captures, what is enqueued becomes a node that depends on the nodes at the
- * stream's frontier; an event recorded there carries the frontier to other streams and draws them into the capture.
+ * Stream capture and graphs. During a capture, enqueued work becomes a node that depends on the nodes at the stream's
+ * frontier. A wait for an event recorded there adds another stream to the capture, with that frontier.
  *
- * A launch is one thing in its stream: it runs the nodes level by level, starting all of a level before it waits for
- * any, so that the ranks of one communicator captured in one graph can meet.
+ * A launch is one work item of its stream. It runs the nodes level by level and starts all nodes of a level before it
+ * waits for any, so that ranks of one communicator captured in one graph do not wait for each other.
  */
 #include "cudart.h"
 
@@ -36,10 +36,10 @@ struct node {
   int level;
 };
 
-/* The nodes, shared by a graph, what was made of it, and their launches; never changed once the capture has ended. */
+/* The nodes, shared by a graph, its executable graphs and their launches; immutable after the capture. */
 struct nodes {
   _Atomic int references;
-  size_t count, room;
+  size_t count, capacity;
   int levels;
   struct node *at;
 };
@@ -48,9 +48,9 @@ struct capture {
   unsigned long long id;
   enum cudaStreamCaptureMode mode;
   const void *thread;
-  bool spoilt;
+  bool invalidated;
   stream_t *origin;
-  stream_t **members; /* the origin first; with a reference each */
+  stream_t **members; /* the origin first; each with a reference */
   size_t member_count;
   struct nodes *nodes;
   struct capture *next;
@@ -113,12 +113,12 @@ static struct node_set *set_union(const struct node_set *a, const struct node_se
   return set;
 }
 
-/* Appends a node behind the given ones; answers its index. */
+/* Appends a node that depends on the given ones; returns its index. */
 static size_t nodes_append(struct nodes *n, const struct nccl4j_standin_work *work, void *spec,
                            struct node_set *needs) {
-  if (n->count == n->room) {
-    n->room = n->room ? 2 * n->room : 16;
-    n->at = realloc(n->at, n->room * sizeof *n->at);
+  if (n->count == n->capacity) {
+    n->capacity = n->capacity ? 2 * n->capacity : 16;
+    n->at = realloc(n->at, n->capacity * sizeof *n->at);
   }
   int level = 0;
   for (size_t i = 0; i < needs->count; i++)
@@ -148,7 +148,7 @@ static struct capture *capture_with_id(unsigned long long id) {
   return NULL;
 }
 
-/* CUDA's rule for the legacy stream: nothing may make it depend on a blocking stream that is capturing. */
+/* CUDA's rule for the legacy stream: it must not depend on a blocking stream that is capturing. */
 static cudaError_t forbid_legacy(const stream_t *s) {
   cudaError_t error = cudaSuccess;
   if (!s->legacy) return error;
@@ -156,7 +156,7 @@ static cudaError_t forbid_legacy(const stream_t *s) {
     for (size_t i = 0; i < c->member_count; i++) {
       stream_t *m = c->members[i];
       if (m->device != s->device || (m->flags & cudaStreamNonBlocking)) continue;
-      c->spoilt = true;
+      c->invalidated = true;
       error = cudaErrorStreamCaptureImplicit;
     }
   }
@@ -174,7 +174,7 @@ cudaError_t capture_forbids_legacy(const stream_t *s) {
 cudaError_t capture_enqueue(stream_t *s, const struct nccl4j_standin_work *work, void *spec, bool *captured) {
   pthread_mutex_lock(&capture_lock);
   struct capture *c = s->capture;
-  cudaError_t error = c && c->spoilt ? cudaErrorStreamCaptureInvalidated : forbid_legacy(s);
+  cudaError_t error = c && c->invalidated ? cudaErrorStreamCaptureInvalidated : forbid_legacy(s);
   *captured = c != NULL && error == cudaSuccess;
   if (*captured) {
     size_t node = nodes_append(c->nodes, work, spec, set_copy(s->frontier));
@@ -188,7 +188,7 @@ cudaError_t capture_enqueue(stream_t *s, const struct nccl4j_standin_work *work,
 cudaError_t capture_record(stream_t *s, unsigned long long *capture, struct node_set **nodes, bool *captured) {
   pthread_mutex_lock(&capture_lock);
   struct capture *c = s->capture;
-  cudaError_t error = c && c->spoilt ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+  cudaError_t error = c && c->invalidated ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
   *captured = c != NULL && error == cudaSuccess;
   if (*captured) {
     *capture = c->id;
@@ -198,22 +198,22 @@ cudaError_t capture_record(stream_t *s, unsigned long long *capture, struct node
   return error;
 }
 
-/* `s` waits for the nodes of a capture, and so becomes part of it; without nodes, for an event outside any capture. */
+/* Makes `s` wait for nodes of a capture, which it joins; with NULL nodes, for an event outside any capture. */
 static cudaError_t wait_for_nodes(stream_t *s, struct capture *c, const struct node_set *nodes, bool *captured) {
   *captured = false;
-  if (s->capture && s->capture->spoilt) return cudaErrorStreamCaptureInvalidated;
+  if (s->capture && s->capture->invalidated) return cudaErrorStreamCaptureInvalidated;
   if (!nodes) {
     if (!s->capture) return cudaSuccess;
-    s->capture->spoilt = true;
+    s->capture->invalidated = true;
     return cudaErrorStreamCaptureIsolation;
   }
-  if (!c) return s->capture ? cudaErrorStreamCaptureIsolation : cudaErrorCapturedEvent; /* that capture is over */
+  if (!c) return s->capture ? cudaErrorStreamCaptureIsolation : cudaErrorCapturedEvent; /* that capture has ended */
   if (s->legacy) {
-    c->spoilt = true;
+    c->invalidated = true;
     return cudaErrorStreamCaptureImplicit;
   }
   if (s->capture && s->capture != c) {
-    c->spoilt = s->capture->spoilt = true;
+    c->invalidated = s->capture->invalidated = true;
     return cudaErrorStreamCaptureMerge;
   }
   if (!s->capture) {
@@ -254,8 +254,8 @@ cudaError_t capture_forbids_wait(stream_t *s) {
   pthread_mutex_lock(&capture_lock);
   cudaError_t error = forbid_legacy(s);
   if (s->capture) {
-    error = s->capture->spoilt ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnsupported;
-    s->capture->spoilt = true;
+    error = s->capture->invalidated ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnsupported;
+    s->capture->invalidated = true;
   }
   pthread_mutex_unlock(&capture_lock);
   return error;
@@ -268,7 +268,7 @@ cudaError_t capture_forbids_device_wait(int device) {
   for (struct capture *c = captures; c; c = c->next) {
     for (size_t i = 0; i < c->member_count; i++) {
       if (c->members[i]->device != device) continue;
-      c->spoilt = true;
+      c->invalidated = true;
       error = cudaErrorStreamCaptureUnsupported;
     }
   }
@@ -282,16 +282,16 @@ cudaError_t nccl4j_standin_unsafe(void) {
   pthread_mutex_lock(&capture_lock);
   for (struct capture *c = captures; c; c = c->next) {
     bool mine = c->thread == &this_thread && c->mode != cudaStreamCaptureModeRelaxed;
-    bool anyones = c->mode == cudaStreamCaptureModeGlobal && thread_mode == cudaStreamCaptureModeGlobal;
-    if (!mine && !anyones) continue;
-    c->spoilt = true;
+    bool global = c->mode == cudaStreamCaptureModeGlobal && thread_mode == cudaStreamCaptureModeGlobal;
+    if (!mine && !global) continue;
+    c->invalidated = true;
     error = cudaErrorStreamCaptureUnsupported;
   }
   pthread_mutex_unlock(&capture_lock);
   return error;
 }
 
-/* Under capture_lock: nobody captures any more; the nodes are the caller's. */
+/* Ends the capture for all its streams; returns the nodes, which the caller owns. Needs capture_lock. */
 static struct nodes *capture_dissolve(struct capture *c) {
   for (struct capture **at = &captures; *at; at = &(*at)->next) {
     if (*at != c) continue;
@@ -316,7 +316,7 @@ void capture_stream_gone(stream_t *s) {
   struct nodes *nodes = NULL;
   pthread_mutex_lock(&capture_lock);
   if (s->capture && s->capture->origin == s) nodes = capture_dissolve(s->capture);
-  else if (s->capture) s->capture->spoilt = true;
+  else if (s->capture) s->capture->invalidated = true;
   pthread_mutex_unlock(&capture_lock);
   if (nodes) nodes_put(nodes);
 }
@@ -344,15 +344,15 @@ static cudaError_t begin_capture(stream_t *s, enum cudaStreamCaptureMode mode) {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
   ENTER(cudaStreamBeginCapture);
-  if (mode < cudaStreamCaptureModeGlobal || mode > cudaStreamCaptureModeRelaxed) ANSWER(cudaErrorInvalidValue);
+  if (mode < cudaStreamCaptureModeGlobal || mode > cudaStreamCaptureModeRelaxed) RETURN(cudaErrorInvalidValue);
   stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!s) RETURN(cudaErrorInvalidResourceHandle);
   cudaError_t error = begin_capture(s, mode);
   object_put(s);
-  ANSWER(error);
+  RETURN(error);
 }
 
-/* Does every forked stream's end lie before the origin's? */
+/* Whether every forked stream has been joined into the origin. */
 static bool all_joined(const struct capture *c) {
   bool *before = calloc(c->nodes->count + 1, sizeof *before);
   for (size_t i = 0; i < c->origin->frontier->count; i++) before[c->origin->frontier->nodes[i]] = true;
@@ -378,7 +378,7 @@ static cudaError_t end_capture(stream_t *s, cudaGraph_t *graph) {
     error = cudaErrorIllegalState;
   } else if (c->origin != s) {
     error = cudaErrorStreamCaptureUnmatched;
-    c->spoilt = true;
+    c->invalidated = true;
   } else if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != &this_thread) {
     error = cudaErrorStreamCaptureWrongThread;
   }
@@ -386,7 +386,7 @@ static cudaError_t end_capture(stream_t *s, cudaGraph_t *graph) {
     pthread_mutex_unlock(&capture_lock);
     return error;
   }
-  if (c->spoilt) error = cudaErrorStreamCaptureInvalidated;
+  if (c->invalidated) error = cudaErrorStreamCaptureInvalidated;
   else if (!all_joined(c)) error = cudaErrorStreamCaptureUnjoined;
   struct nodes *nodes = capture_dissolve(c);
   pthread_mutex_unlock(&capture_lock);
@@ -397,12 +397,12 @@ static cudaError_t end_capture(stream_t *s, cudaGraph_t *graph) {
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   ENTER(cudaStreamEndCapture);
-  if (!graph) ANSWER(cudaErrorInvalidValue);
+  if (!graph) RETURN(cudaErrorInvalidValue);
   stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!s) RETURN(cudaErrorInvalidResourceHandle);
   cudaError_t error = end_capture(s, graph);
   object_put(s);
-  ANSWER(error);
+  RETURN(error);
 }
 
 static cudaError_t capture_status(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
@@ -412,7 +412,7 @@ static cudaError_t capture_status(cudaStream_t stream, enum cudaStreamCaptureSta
   pthread_mutex_lock(&capture_lock);
   struct capture *c = s->capture;
   *status = !c            ? cudaStreamCaptureStatusNone
-            : c->spoilt   ? cudaStreamCaptureStatusInvalidated
+            : c->invalidated   ? cudaStreamCaptureStatusInvalidated
                           : cudaStreamCaptureStatusActive;
   if (id) *id = c ? c->id : 0;
   pthread_mutex_unlock(&capture_lock);
@@ -422,27 +422,27 @@ static cudaError_t capture_status(cudaStream_t stream, enum cudaStreamCaptureSta
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus) {
   ENTER(cudaStreamIsCapturing);
-  if (!captureStatus) ANSWER(cudaErrorInvalidValue);
-  ANSWER(capture_status(stream, captureStatus, NULL));
+  if (!captureStatus) RETURN(cudaErrorInvalidValue);
+  RETURN(capture_status(stream, captureStatus, NULL));
 }
 
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus,
                                      unsigned long long *id, cudaGraph_t *graph, const cudaGraphNode_t **dependencies,
                                      const cudaGraphEdgeData **edgeData, size_t *numDependencies) {
   ENTER(cudaStreamGetCaptureInfo);
-  if (!captureStatus) ANSWER(cudaErrorInvalidValue);
-  if (graph || dependencies || edgeData || numDependencies) ANSWER(cudaErrorNotSupported);
-  ANSWER(capture_status(stream, captureStatus, id));
+  if (!captureStatus) RETURN(cudaErrorInvalidValue);
+  if (graph || dependencies || edgeData || numDependencies) RETURN(cudaErrorNotSupported);
+  RETURN(capture_status(stream, captureStatus, id));
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
   ENTER(cudaThreadExchangeStreamCaptureMode);
   if (!mode || *mode < cudaStreamCaptureModeGlobal || *mode > cudaStreamCaptureModeRelaxed)
-    ANSWER(cudaErrorInvalidValue);
+    RETURN(cudaErrorInvalidValue);
   enum cudaStreamCaptureMode old = thread_mode;
   thread_mode = *mode;
   *mode = old;
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 /* ---- graphs ---- */
@@ -453,7 +453,7 @@ static void graph_destroy(void *object) {
   free(g);
 }
 
-/* Takes the nodes. */
+/* Takes ownership of the nodes. */
 static graph_t *graph_new(struct nodes *nodes, enum nccl4j_standin_kind kind) {
   graph_t *g = calloc(1, sizeof *g);
   g->nodes = nodes;
@@ -463,16 +463,16 @@ static graph_t *graph_new(struct nodes *nodes, enum nccl4j_standin_kind kind) {
 
 cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned int flags) {
   ENTER(cudaGraphCreate);
-  if (!graph || flags != 0) ANSWER(cudaErrorInvalidValue);
+  if (!graph || flags != 0) RETURN(cudaErrorInvalidValue);
   *graph = (cudaGraph_t)graph_new(nodes_new(), KIND_GRAPH);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   ENTER(cudaGraphDestroy);
-  if (!object_retire(graph, KIND_GRAPH)) ANSWER(cudaErrorInvalidValue);
+  if (!object_retire(graph, KIND_GRAPH)) RETURN(cudaErrorInvalidValue);
   object_put(graph);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *numNodes) {
@@ -480,13 +480,13 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t 
   graph_t *g = object_get(graph, KIND_GRAPH);
   if (!g || !numNodes) {
     if (g) object_put(g);
-    ANSWER(cudaErrorInvalidValue);
+    RETURN(cudaErrorInvalidValue);
   }
   for (size_t i = 0; nodes && i < *numNodes; i++)
     nodes[i] = i < g->nodes->count ? (cudaGraphNode_t)&g->nodes->at[i] : NULL;
   if (!nodes || *numNodes > g->nodes->count) *numNodes = g->nodes->count;
   object_put(g);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 static cudaError_t instantiate(cudaGraphExec_t *exec, cudaGraph_t graph) {
@@ -502,20 +502,20 @@ static cudaError_t instantiate(cudaGraphExec_t *exec, cudaGraph_t graph) {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *graphExec, cudaGraph_t graph, unsigned long long flags) {
   (void)flags;
   ENTER(cudaGraphInstantiate);
-  ANSWER(instantiate(graphExec, graph));
+  RETURN(instantiate(graphExec, graph));
 }
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *graphExec, cudaGraph_t graph, unsigned long long flags) {
   (void)flags;
   ENTER(cudaGraphInstantiateWithFlags);
-  ANSWER(instantiate(graphExec, graph));
+  RETURN(instantiate(graphExec, graph));
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec) {
   ENTER(cudaGraphExecDestroy);
-  if (!object_retire(graphExec, KIND_GRAPH_EXEC)) ANSWER(cudaErrorInvalidValue);
+  if (!object_retire(graphExec, KIND_GRAPH_EXEC)) RETURN(cudaErrorInvalidValue);
   object_put(graphExec);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 struct launch {
@@ -577,10 +577,10 @@ static cudaError_t launch(cudaGraphExec_t exec, cudaStream_t stream, bool run) {
 
 cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream) {
   ENTER(cudaGraphUpload);
-  ANSWER(launch(graphExec, stream, false));
+  RETURN(launch(graphExec, stream, false));
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream) {
   ENTER(cudaGraphLaunch);
-  ANSWER(launch(graphExec, stream, true));
+  RETURN(launch(graphExec, stream, true));
 }

@@ -1,10 +1,10 @@
 /*
- * Memory: device memory is host memory with an owner. Every allocation is known by its range, so that copies beyond an
- * end, wrong directions and foreign pointers are refused as CUDA refuses them.
+ * Memory: device memory is host memory with an owner. The ranges of all allocations are known, so that copies beyond an
+ * end, in a wrong direction or of foreign pointers are refused as by CUDA.
  *
- * Allocating and freeing wait for what the device has to do, pinned memory for what every device has to do, as the CUDA
- * guide says they may. Where they end without that, because a stream has failed, a freed range is forgotten at once and
- * its bytes go back when everything that was pending anywhere is through.
+ * Allocating and freeing wait for the pending work of the device, for pinned memory of every device, as the CUDA guide
+ * permits. If a wait ends early because a stream has failed, the freed range becomes invalid at once, and its bytes are
+ * freed when all work that is pending in any stream is complete.
  */
 #include "cudart.h"
 
@@ -32,9 +32,9 @@ STANDIN_SITE(cudaMemcpyPeerAsync)
 STANDIN_SITE(cudaMemset)
 STANDIN_SITE(cudaMemsetAsync)
 
-#define ALIGNMENT 4096      /* what NCCL asks of a window, more than CUDA promises */
+#define ALIGNMENT 4096      /* required by NCCL for a window, more than CUDA guarantees */
 #define POISON 0xA5         /* fresh device memory is not zero */
-#define POISON_BYTES 65536  /* but filling gigabytes would cost */
+#define POISON_BYTES 65536  /* filling gigabytes would take too long */
 
 enum origin { BY_MALLOC, BY_NCCL, BY_HOST_ALLOC, BY_REGISTER };
 
@@ -47,14 +47,13 @@ struct region {
   unsigned int flags;
 };
 
-/* Sorted by address: an inner pointer is found by bisection. */
+/* Sorted by address, for binary search. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct region *regions;
-static size_t region_count, region_room;
+static size_t region_count, region_capacity;
 static uint64_t used[MAX_DEVICES];
 
-
-/* Index of the first region that starts above the pointer. */
+/* Returns the index of the first region that starts above the pointer. */
 static size_t above(const void *pointer) {
   size_t low = 0, high = region_count;
   while (low < high) {
@@ -81,9 +80,9 @@ static bool find(const void *pointer, struct region *found) {
 }
 
 static void region_insert(struct region r) {
-  if (region_count == region_room) {
-    region_room = region_room ? 2 * region_room : 256;
-    regions = realloc(regions, region_room * sizeof *regions);
+  if (region_count == region_capacity) {
+    region_capacity = region_capacity ? 2 * region_capacity : 256;
+    regions = realloc(regions, region_capacity * sizeof *regions);
   }
   size_t i = above(r.base);
   memmove(&regions[i + 1], &regions[i], (region_count - i) * sizeof *regions);
@@ -148,7 +147,7 @@ static cudaError_t allocate(void **pointer, struct region r) {
   return allocate_at_once(pointer, r);
 }
 
-/* Forgets the allocation that starts here; its bytes remain to be freed. */
+/* Removes the allocation that starts here; the caller frees its bytes. */
 static cudaError_t forget(void *pointer, bool host, bool by_nccl) {
   pthread_mutex_lock(&lock);
   struct region *r = region_of(pointer);
@@ -204,25 +203,25 @@ static cudaError_t allocate_here(void **pointer, size_t bytes, enum cudaMemoryTy
 
 cudaError_t cudaMalloc(void **devPtr, size_t size) {
   ENTER(cudaMalloc);
-  ANSWER(allocate_here(devPtr, size, cudaMemoryTypeDevice, BY_MALLOC, 0));
+  RETURN(allocate_here(devPtr, size, cudaMemoryTypeDevice, BY_MALLOC, 0));
 }
 
 cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags) {
   ENTER(cudaMallocManaged);
-  if (size == 0) ANSWER(cudaErrorInvalidValue);
-  ANSWER(allocate_here(devPtr, size, cudaMemoryTypeManaged, BY_MALLOC, flags));
+  if (size == 0) RETURN(cudaErrorInvalidValue);
+  RETURN(allocate_here(devPtr, size, cudaMemoryTypeManaged, BY_MALLOC, flags));
 }
 
 cudaError_t cudaMallocHost(void **ptr, size_t size) {
   ENTER(cudaMallocHost);
-  ANSWER(allocate_here(ptr, size, cudaMemoryTypeHost, BY_HOST_ALLOC, cudaHostAllocDefault));
+  RETURN(allocate_here(ptr, size, cudaMemoryTypeHost, BY_HOST_ALLOC, cudaHostAllocDefault));
 }
 
 cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags) {
   ENTER(cudaHostAlloc);
   if (flags & ~(unsigned)(cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined))
-    ANSWER(cudaErrorInvalidValue);
-  ANSWER(allocate_here(pHost, size, cudaMemoryTypeHost, BY_HOST_ALLOC, flags));
+    RETURN(cudaErrorInvalidValue);
+  RETURN(allocate_here(pHost, size, cudaMemoryTypeHost, BY_HOST_ALLOC, flags));
 }
 
 cudaError_t cudaFree(void *devPtr) {
@@ -231,113 +230,113 @@ cudaError_t cudaFree(void *devPtr) {
   cudaError_t error = device_current(&device);
   if (error == cudaSuccess) error = nccl4j_standin_unsafe();
   if (error == cudaSuccess) error = release(devPtr, false, false);
-  ANSWER(error);
+  RETURN(error);
 }
 
 cudaError_t cudaFreeHost(void *ptr) {
   ENTER(cudaFreeHost);
   cudaError_t error = nccl4j_standin_unsafe();
   if (error == cudaSuccess) error = release(ptr, true, false);
-  ANSWER(error);
+  RETURN(error);
 }
 
-/* The bytes are there at once; only what is enqueued later may rely on it, so nobody can tell. */
+/* Allocates at once, which work enqueued later cannot distinguish from an allocation in stream order. */
 cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream) {
   ENTER(cudaMallocAsync);
   struct region r = {.bytes = size, .type = cudaMemoryTypeDevice, .origin = BY_MALLOC};
-  if (!devPtr) ANSWER(cudaErrorInvalidValue);
+  if (!devPtr) RETURN(cudaErrorInvalidValue);
   stream_t *s = nccl4j_standin_stream_get(hStream, nccl4j_standin_current_device());
-  if (!s) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!s) RETURN(cudaErrorInvalidResourceHandle);
   r.device = s->device;
   bool capturing = nccl4j_standin_stream_capture(s) != 0;
   object_put(s);
-  ANSWER(capturing ? cudaErrorStreamCaptureUnsupported : allocate_at_once(devPtr, r));
+  RETURN(capturing ? cudaErrorStreamCaptureUnsupported : allocate_at_once(devPtr, r));
 }
 
 cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream) {
   ENTER(cudaFreeAsync);
   stream_t *s = nccl4j_standin_stream_get(hStream, nccl4j_standin_current_device());
-  if (!s) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!s) RETURN(cudaErrorInvalidResourceHandle);
   bool capturing = nccl4j_standin_stream_capture(s) != 0;
   object_put(s);
-  if (capturing) ANSWER(cudaErrorStreamCaptureUnsupported);
-  if (!devPtr) ANSWER(cudaErrorInvalidValue);
-  ANSWER(release_at_once(devPtr, false, false));
+  if (capturing) RETURN(cudaErrorStreamCaptureUnsupported);
+  if (!devPtr) RETURN(cudaErrorInvalidValue);
+  RETURN(release_at_once(devPtr, false, false));
 }
 
 cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags) {
   ENTER(cudaHostRegister);
   struct region r = {.base = ptr, .bytes = size, .type = cudaMemoryTypeHost, .origin = BY_REGISTER, .flags = flags};
-  if (!ptr || size == 0) ANSWER(cudaErrorInvalidValue);
+  if (!ptr || size == 0) RETURN(cudaErrorInvalidValue);
   cudaError_t error = device_current(&r.device);
   if (error == cudaSuccess) error = nccl4j_standin_unsafe();
-  if (error != cudaSuccess) ANSWER(error);
+  if (error != cudaSuccess) RETURN(error);
   pthread_mutex_lock(&lock);
   size_t next = above(ptr);
   bool overlaps = region_of(ptr) || (next < region_count && (uintptr_t)regions[next].base < (uintptr_t)ptr + size);
   if (!overlaps) region_insert(r);
   pthread_mutex_unlock(&lock);
-  if (overlaps) ANSWER(cudaErrorHostMemoryAlreadyRegistered);
+  if (overlaps) RETURN(cudaErrorHostMemoryAlreadyRegistered);
   nccl4j_standin_count(KIND_PINNED, 1);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaHostUnregister(void *ptr) {
   ENTER(cudaHostUnregister);
   cudaError_t error = nccl4j_standin_unsafe();
-  if (error != cudaSuccess) ANSWER(error);
+  if (error != cudaSuccess) RETURN(error);
   pthread_mutex_lock(&lock);
   struct region *r = region_of(ptr);
   bool mine = r && r->base == ptr && r->origin == BY_REGISTER;
   if (mine) region_remove(r);
   pthread_mutex_unlock(&lock);
   if (mine) nccl4j_standin_count(KIND_PINNED, -1);
-  ANSWER(mine ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
+  RETURN(mine ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags) {
   ENTER(cudaHostGetDevicePointer);
   struct region r;
-  if (!pDevice || flags != 0 || !find(pHost, &r) || r.type != cudaMemoryTypeHost) ANSWER(cudaErrorInvalidValue);
+  if (!pDevice || flags != 0 || !find(pHost, &r) || r.type != cudaMemoryTypeHost) RETURN(cudaErrorInvalidValue);
   *pDevice = pHost;
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost) {
   ENTER(cudaHostGetFlags);
   struct region r;
-  if (!pFlags || !find(pHost, &r) || r.type != cudaMemoryTypeHost) ANSWER(cudaErrorInvalidValue);
+  if (!pFlags || !find(pHost, &r) || r.type != cudaMemoryTypeHost) RETURN(cudaErrorInvalidValue);
   *pFlags = r.flags;
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
   ENTER(cudaMemGetInfo);
   int device;
-  if (!free_bytes || !total) ANSWER(cudaErrorInvalidValue);
+  if (!free_bytes || !total) RETURN(cudaErrorInvalidValue);
   cudaError_t error = device_current(&device);
-  if (error != cudaSuccess) ANSWER(error);
+  if (error != cudaSuccess) RETURN(error);
   uint64_t capacity = device_memory();
   pthread_mutex_lock(&lock);
   *free_bytes = used[device] < capacity ? capacity - used[device] : 0;
   pthread_mutex_unlock(&lock);
   *total = capacity;
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr) {
   ENTER(cudaPointerGetAttributes);
   struct region r;
-  if (!attributes) ANSWER(cudaErrorInvalidValue);
+  if (!attributes) RETURN(cudaErrorInvalidValue);
   *attributes = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered, .device = cudaInvalidDeviceId};
-  if (!find(ptr, &r)) ANSWER(cudaSuccess);
+  if (!find(ptr, &r)) RETURN(cudaSuccess);
   attributes->type = r.type;
   attributes->device = r.device;
   attributes->devicePointer = (void *)ptr;
   attributes->hostPointer = r.type == cudaMemoryTypeDevice ? NULL : (void *)ptr;
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 bool nccl4j_standin_reachable(const void *pointer, size_t bytes) {
@@ -358,7 +357,7 @@ struct transfer {
   const void *from; /* NULL: set to `value` */
   int value;
   size_t bytes;
-  void *staged; /* the bytes of pageable memory, taken when the copy was asked for */
+  void *staged; /* a copy of pageable memory, made when the transfer is enqueued */
 };
 
 static cudaError_t transfer_start(void *spec) {
@@ -418,7 +417,7 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
   return enqueue_transfer(stream, t, wait || to_pageable, from_pageable);
 }
 
-/* The synchronous forms go through the legacy stream, and are among what a capture forbids. */
+/* The synchronous forms use the legacy stream, and are refused during a capture. */
 static cudaError_t synchronous_allowed(void) {
   stream_t *legacy = nccl4j_standin_stream_get(cudaStreamLegacy, nccl4j_standin_current_device());
   if (!legacy) return cudaErrorInsufficientDriver;
@@ -430,12 +429,12 @@ static cudaError_t synchronous_allowed(void) {
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
   ENTER(cudaMemcpy);
   cudaError_t error = synchronous_allowed();
-  ANSWER(error == cudaSuccess ? copy(dst, src, count, kind, cudaStreamLegacy, true) : error);
+  RETURN(error == cudaSuccess ? copy(dst, src, count, kind, cudaStreamLegacy, true) : error);
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream) {
   ENTER(cudaMemcpyAsync);
-  ANSWER(copy(dst, src, count, kind, stream, false));
+  RETURN(copy(dst, src, count, kind, stream, false));
 }
 
 static cudaError_t check_peer(const void *pointer, int device) {
@@ -455,13 +454,13 @@ static cudaError_t copy_peer(void *dst, int dstDevice, const void *src, int srcD
 cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count) {
   ENTER(cudaMemcpyPeer);
   cudaError_t error = synchronous_allowed();
-  ANSWER(error == cudaSuccess ? copy_peer(dst, dstDevice, src, srcDevice, count, cudaStreamLegacy, true) : error);
+  RETURN(error == cudaSuccess ? copy_peer(dst, dstDevice, src, srcDevice, count, cudaStreamLegacy, true) : error);
 }
 
 cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count,
                                 cudaStream_t stream) {
   ENTER(cudaMemcpyPeerAsync);
-  ANSWER(copy_peer(dst, dstDevice, src, srcDevice, count, stream, false));
+  RETURN(copy_peer(dst, dstDevice, src, srcDevice, count, stream, false));
 }
 
 static cudaError_t set(void *pointer, int value, size_t bytes, cudaStream_t stream, bool wait) {
@@ -475,10 +474,10 @@ static cudaError_t set(void *pointer, int value, size_t bytes, cudaStream_t stre
 cudaError_t cudaMemset(void *devPtr, int value, size_t count) {
   ENTER(cudaMemset);
   cudaError_t error = synchronous_allowed();
-  ANSWER(error == cudaSuccess ? set(devPtr, value, count, cudaStreamLegacy, true) : error);
+  RETURN(error == cudaSuccess ? set(devPtr, value, count, cudaStreamLegacy, true) : error);
 }
 
 cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream) {
   ENTER(cudaMemsetAsync);
-  ANSWER(set(devPtr, value, count, stream, false));
+  RETURN(set(devPtr, value, count, stream, false));
 }

@@ -1,9 +1,9 @@
 /*
- * Streams: a queue and a thread each, so that what is enqueued really happens later and elsewhere.
+ * Streams: each has a queue and a thread, so that enqueued work runs asynchronously.
  *
- * The worker starts with the first thing to do and ends when the stream is destroyed and drained; nobody ever spins.
- * The legacy stream of a device orders itself against the device's blocking streams, both ways, by marks (completions)
- * that are placed under one lock: the order of enqueueing is a total order, so waiting cannot go in a circle.
+ * The worker starts with the first work item and ends when the stream is destroyed and drained; it never spins. The
+ * legacy stream of a device is ordered with the device's blocking streams, in both directions, by completions enqueued
+ * under one lock: enqueueing has a total order, so waits cannot form a cycle.
  */
 #include "cudart.h"
 
@@ -35,7 +35,7 @@ static stream_t *streams;
 static stream_t *legacy_streams[MAX_DEVICES];
 static _Atomic unsigned long long last_id;
 
-/* What the stream that this worker runs has failed with, for work that is done even so. */
+/* The error of this worker's stream, for work that runs even on a failed stream. */
 static _Thread_local cudaError_t stream_error;
 
 /* ---- completions ---- */
@@ -88,7 +88,7 @@ static void completion_release(void *completion) { completion_put(completion); }
 static const struct nccl4j_standin_work signal_work = {
     .start = signal_start, .release = completion_release, .always = true};
 static const struct nccl4j_standin_work wait_work = {.finish = wait_finish, .release = completion_release};
-/* The legacy stream cannot be thrown away when it has failed, so the failure of another stream does not pass to it. */
+/* A failed legacy stream cannot be destroyed, so the failure of another stream is not passed on to it. */
 static const struct nccl4j_standin_work wait_regardless_work = {
     .finish = wait_regardless, .release = completion_release};
 static const struct nccl4j_standin_work nothing_work = {.always = true};
@@ -167,7 +167,7 @@ static bool pending(stream_t *s) {
 
 static bool blocking(const stream_t *s) { return !s->legacy && !(s->flags & cudaStreamNonBlocking); }
 
-/* Under streams_lock. */
+/* Needs streams_lock. */
 static cudaError_t push_order(stream_t *earlier, stream_t *later, const struct nccl4j_standin_work *wait) {
   struct completion *c = completion_new();
   completion_hold(c);
@@ -232,36 +232,36 @@ cudaError_t stream_wait_for(stream_t *s, struct completion *c) {
   return nccl4j_standin_enqueue(s, &wait_work, c);
 }
 
-/* ---- waiting until what is pending is through, without blocking the caller ---- */
+/* ---- waiting for pending work without blocking the caller ---- */
 
-struct farewell {
+struct deferred_call {
   atomic_int marks;
   void (*then)(void *);
   void *argument;
 };
 
-static void farewell_drop(struct farewell *f) {
+static void deferred_call_drop(struct deferred_call *f) {
   if (atomic_fetch_sub(&f->marks, 1) > 1) return;
   f->then(f->argument);
   free(f);
 }
-static void farewell_release(void *farewell) { farewell_drop(farewell); }
-static const struct nccl4j_standin_work farewell_work = {.release = farewell_release, .always = true};
+static void deferred_call_release(void *deferred_call) { deferred_call_drop(deferred_call); }
+static const struct nccl4j_standin_work deferred_call_work = {.release = deferred_call_release, .always = true};
 
 void streams_after_pending(void (*then)(void *), void *argument) {
-  struct farewell *f = malloc(sizeof *f);
-  *f = (struct farewell){1, then, argument};
+  struct deferred_call *f = malloc(sizeof *f);
+  *f = (struct deferred_call){1, then, argument};
   pthread_mutex_lock(&streams_lock);
   for (stream_t *s = streams; s; s = s->next) {
     if (!pending(s)) continue;
     atomic_fetch_add(&f->marks, 1);
-    push(s, &farewell_work, f, NULL); /* the item releases its mark, pushed or not */
+    push(s, &deferred_call_work, f, NULL); /* the item releases its mark, pushed or not */
   }
   pthread_mutex_unlock(&streams_lock);
-  farewell_drop(f);
+  deferred_call_drop(f);
 }
 
-/* ---- making and ending ---- */
+/* ---- creating and destroying ---- */
 
 static void stream_destroy(void *object) {
   stream_t *s = object;
@@ -271,7 +271,7 @@ static void stream_destroy(void *object) {
   free(s);
 }
 
-/* The list has its own reference, so that whoever walks it may take another. */
+/* The list has its own reference, so that a thread that walks it may take another. */
 static void unlist(stream_t *s) {
   pthread_mutex_lock(&streams_lock);
   if (s->next) s->next->previous = s->previous;
@@ -295,7 +295,7 @@ static stream_t *stream_new(int device, unsigned int flags, int priority) {
   return s;
 }
 
-/* Under streams_lock. */
+/* Needs streams_lock. */
 static void enlist(stream_t *s) {
   object_hold(s);
   s->next = streams;
@@ -311,7 +311,7 @@ static void stream_start(stream_t *s) {
 
 static const struct nccl4j_standin_work drained_work = {.release = close_when_drained, .always = true};
 
-/* Lets the stream end by itself once it has drained. Takes the caller's reference. */
+/* Lets the stream end when it has drained. Takes the caller's reference. */
 static void stream_end(stream_t *s) {
   capture_stream_gone(s);
   pthread_mutex_lock(&s->lock);
@@ -320,7 +320,7 @@ static void stream_end(stream_t *s) {
   pthread_mutex_unlock(&s->lock);
   if (idle) {
     unlist(s);
-  } else { /* stays listed while it drains: what it still does counts as pending */
+  } else { /* stays listed while it drains: its work still counts as pending */
     push(s, &drained_work, s, NULL);
     pthread_mutex_lock(&s->lock);
     s->closing = true;
@@ -344,17 +344,17 @@ static cudaError_t stream_create(cudaStream_t *stream, unsigned int flags, int p
 
 cudaError_t cudaStreamCreate(cudaStream_t *stream) {
   ENTER(cudaStreamCreate);
-  ANSWER(stream_create(stream, cudaStreamDefault, 0));
+  RETURN(stream_create(stream, cudaStreamDefault, 0));
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags) {
   ENTER(cudaStreamCreateWithFlags);
-  ANSWER(stream_create(stream, flags, 0));
+  RETURN(stream_create(stream, flags, 0));
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority) {
   ENTER(cudaStreamCreateWithPriority);
-  ANSWER(stream_create(stream, flags, priority));
+  RETURN(stream_create(stream, flags, priority));
 }
 
 bool stream_is_handle_default(cudaStream_t handle) {
@@ -363,10 +363,10 @@ bool stream_is_handle_default(cudaStream_t handle) {
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   ENTER(cudaStreamDestroy);
-  if (stream_is_handle_default(stream)) ANSWER(cudaErrorInvalidResourceHandle);
-  if (!object_retire(stream, KIND_STREAM)) ANSWER(cudaErrorInvalidResourceHandle);
+  if (stream_is_handle_default(stream)) RETURN(cudaErrorInvalidResourceHandle);
+  if (!object_retire(stream, KIND_STREAM)) RETURN(cudaErrorInvalidResourceHandle);
   stream_end((stream_t *)stream);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 /* ---- the default streams ---- */
@@ -428,7 +428,7 @@ stream_t *nccl4j_standin_stream_get(cudaStream_t handle, int device) {
 void nccl4j_standin_stream_put(stream_t *stream) { object_put(stream); }
 int nccl4j_standin_stream_device(const stream_t *stream) { return stream->device; }
 
-/* ---- asking and waiting ---- */
+/* ---- queries and waits ---- */
 
 static cudaError_t wait_until_now(stream_t *s) {
   pthread_mutex_lock(&s->lock);
@@ -454,13 +454,13 @@ cudaError_t stream_synchronize(stream_t *s) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   ENTER(cudaStreamSynchronize);
   stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!s) RETURN(cudaErrorInvalidResourceHandle);
   cudaError_t error = stream_synchronize(s);
   object_put(s);
-  ANSWER(error);
+  RETURN(error);
 }
 
-/* Among the calls that CUDA may call unsafe while a capture is on: its documentation has no list of them. */
+/* Treated as unsafe during a capture: CUDA's documentation has no list of unsafe calls. */
 static cudaError_t stream_query(stream_t *s) {
   cudaError_t error = capture_forbids_wait(s);
   if (error == cudaSuccess) error = nccl4j_standin_unsafe();
@@ -479,10 +479,10 @@ static cudaError_t stream_query(stream_t *s) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   ENTER(cudaStreamQuery);
   stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!s) RETURN(cudaErrorInvalidResourceHandle);
   cudaError_t error = stream_query(s);
   object_put(s);
-  ANSWER(error);
+  RETURN(error);
 }
 
 cudaError_t device_synchronize(int device) {
@@ -515,56 +515,56 @@ cudaError_t cudaDeviceSynchronize(void) {
   cudaError_t error = device_current(&device);
   if (error == cudaSuccess) error = capture_forbids_device_wait(device);
   if (error == cudaSuccess) error = device_synchronize(device);
-  ANSWER(error);
+  RETURN(error);
 }
 
-/* Real CUDA destroys everything of the device here; nothing of nccl4j calls it, so the stand-in only waits. */
+/* Real CUDA destroys all resources of the device; nccl4j does not call it, so the stand-in only waits. */
 cudaError_t cudaDeviceReset(void) {
   ENTER(cudaDeviceReset);
   int device;
   cudaError_t error = device_current(&device);
   if (error == cudaSuccess) device_synchronize(device);
-  ANSWER(error);
+  RETURN(error);
 }
 
 cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags) {
   ENTER(cudaStreamGetFlags);
-  if (!flags) ANSWER(cudaErrorInvalidValue);
+  if (!flags) RETURN(cudaErrorInvalidValue);
   stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!s) RETURN(cudaErrorInvalidResourceHandle);
   *flags = s->flags;
   object_put(s);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority) {
   ENTER(cudaStreamGetPriority);
-  if (!priority) ANSWER(cudaErrorInvalidValue);
+  if (!priority) RETURN(cudaErrorInvalidValue);
   stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!s) RETURN(cudaErrorInvalidResourceHandle);
   *priority = s->priority;
   object_put(s);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device) {
   ENTER(cudaStreamGetDevice);
-  if (!device) ANSWER(cudaErrorInvalidValue);
+  if (!device) RETURN(cudaErrorInvalidValue);
   stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!s) RETURN(cudaErrorInvalidResourceHandle);
   *device = s->device;
   object_put(s);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *streamId) {
   ENTER(cudaStreamGetId);
-  if (!streamId) ANSWER(cudaErrorInvalidValue);
+  if (!streamId) RETURN(cudaErrorInvalidValue);
   stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) ANSWER(cudaErrorInvalidResourceHandle);
+  if (!s) RETURN(cudaErrorInvalidResourceHandle);
   *streamId = s->id;
   object_put(s);
-  ANSWER(cudaSuccess);
+  RETURN(cudaSuccess);
 }
 
 void streams_reset(void) {
@@ -624,14 +624,14 @@ static cudaError_t enqueue_host_call(cudaStream_t stream, const struct nccl4j_st
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData) {
   ENTER(cudaLaunchHostFunc);
-  if (!fn) ANSWER(cudaErrorInvalidValue);
-  ANSWER(enqueue_host_call(stream, &host_function_work, (struct host_call){.function = fn, .data = userData}));
+  if (!fn) RETURN(cudaErrorInvalidValue);
+  RETURN(enqueue_host_call(stream, &host_function_work, (struct host_call){.function = fn, .data = userData}));
 }
 
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void *userData,
                                   unsigned int flags) {
   ENTER(cudaStreamAddCallback);
-  if (!callback || flags != 0) ANSWER(cudaErrorInvalidValue);
+  if (!callback || flags != 0) RETURN(cudaErrorInvalidValue);
   struct host_call call = {.callback = callback, .stream = stream, .data = userData};
-  ANSWER(enqueue_host_call(stream, &callback_work, call));
+  RETURN(enqueue_host_call(stream, &callback_work, call));
 }

@@ -1,9 +1,9 @@
 /*
- * What the rooms of the stand-in's NCCL share.
+ * Declarations shared by the files of the stand-in's NCCL.
  *
- * A clique is all that the ranks made from one unique id (or one colour of a split) have in common: one lock, the
- * operations that wait for peers, the ranks themselves. Ranks are threads of one process, so this is plain memory. Lock
- * order: the CUDA runtime's locks may be taken before a clique's, never after it, save those of objects and memory.
+ * A clique is the state shared by the ranks of one unique id, or of one colour of a split: a lock, the operations that
+ * wait for peers, and the ranks. Ranks are threads of one process, so this is plain memory. Lock order: the CUDA
+ * runtime's locks may be taken before a clique's, never after it, except those of objects and memory.
  */
 #ifndef NCCL4J_STANDIN_CLIQUE_H
 #define NCCL4J_STANDIN_CLIQUE_H
@@ -23,7 +23,7 @@
     int forced;                                                                                    \
     if (nccl4j_standin_enter(&site_##function, &forced)) return forced_failure(#function, forced); \
   } while (0)
-/* The same for what a group collects: a forced failure poisons the group as a real one does. */
+/* The same for calls that a group collects: a forced failure poisons the group as a real one does. */
 #define ENTER_COLLECTED(function)                                                                  \
   do {                                                                                             \
     int forced;                                                                                    \
@@ -35,7 +35,7 @@
 void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 ncclResult_t forced_failure(const char *function, int result);
 ncclResult_t cuda_failure(cudaError_t error);
-/* An unhandled CUDA error where there is no device, or where a capture forbids what is to come. */
+/* An unhandled CUDA error if there is no device, or if a capture forbids unsafe calls. */
 ncclResult_t require_cuda(void);
 ncclResult_t argument_present(const void *argument, const char *function, const char *name);
 
@@ -68,7 +68,7 @@ void redops_free(struct redop *list);
 
 /* ---- communicators ---- */
 struct registration;
-struct meeting;
+struct window_registration;
 struct operation;
 struct slot;
 struct split;
@@ -83,19 +83,19 @@ struct clique {
   bool complete;
   ncclResult_t failure; /* of the initialisation */
   struct slot *slots;
-  struct operation *messages; /* sends and receives that wait for their counterpart */
+  struct operation *messages; /* sends and receives without a counterpart yet */
   struct operation *waits;    /* for signals */
   struct split *splits;
   struct growth *growths;
   uint64_t barrier_arrivals;
-  struct meeting *meetings; /* registrations of windows that wait for ranks */
+  struct window_registration *window_registrations; /* those that wait for ranks */
   struct clique *next; /* of those that ranks may still join */
-  ncclComm_t *members; /* by rank; NULL before it joins and after it has gone */
-  int collectives_asked; /* ranks whose first collective connects */
+  ncclComm_t *members; /* by rank; NULL before it joins and after it leaves */
+  int collectives_waiting; /* ranks whose first collective waits for its peers */
 };
 
-/* How far the connection for collectives is, or that to or from one peer. */
-enum link { LINK_NONE, LINK_ASKED, LINK_CONNECTED };
+/* The state of the connection for collectives, or of the one to or from a peer. */
+enum link { LINK_NONE, LINK_WAITING, LINK_CONNECTED };
 
 struct ncclComm {
   struct nccl4j_standin_object object;
@@ -105,18 +105,18 @@ struct ncclComm {
   bool check_pointers;
   atomic_bool inside; /* trap 13 */
   ncclConfig_t config;
-  char *net_name, *name_then; /* commName is not copied, as in the real library; this says what it was */
+  char *net_name, *name_then; /* commName is not copied, as in the real library; this is a copy of its text */
 
-  /* the rest under the clique's lock */
+  /* all below: under the clique's lock */
   pthread_cond_t changed;
   int in_progress; /* operations under way that keep a non-blocking communicator from being used */
   ncclResult_t failure;
   bool finalized, destroying, aborted, silent, revoked, suspended;
-  bool cutting; /* what runs and waits is to end, and nothing of it is done */
-  int executions; /* of enqueued plans, begun and not ended */
-  int running;    /* operations of this rank whose data moves right now */
-  int persistent; /* captured plans that a graph, an executable of it or a launch still has */
-  int calls;      /* that connect, on a thread of the caller */
+  bool cancelling; /* operations end without being carried out */
+  int executions; /* of enqueued plans: begun, not ended */
+  int running;    /* operations of this rank whose data is being moved */
+  int persistent; /* captured plans that belong to a graph, an executable graph or a launch */
+  int calls;      /* that connect on the caller's thread */
   enum link collective_link, *send_links, *receive_links; /* the latter by peer */
   uint64_t collectives, splits, grows, barriers;
   uint64_t *sent, *received;
@@ -125,7 +125,7 @@ struct ncclComm {
   struct registration *registrations;
   struct ncclWindow_vidmem *windows;
   uint64_t registered_windows;
-  uint64_t *signals; /* by sender: arrived and not waited for yet */
+  uint64_t *signals; /* by sender: arrived, not yet consumed by a wait */
 };
 
 /* Registered with every rank of the clique; the number is the same on all of them. */
@@ -139,27 +139,27 @@ struct ncclWindow_vidmem {
 
 struct clique *clique_new(int ranks);
 void clique_put(struct clique *clique);
-/* Wakes every rank of the clique. Under its lock. */
+/* Wakes every rank of the clique. Needs its lock. */
 void clique_wake(struct clique *clique);
 
 ncclComm_t comm_new(struct clique *clique, int rank, int device, const ncclConfig_t *config);
-/* The communicator with a reference, or why not; NULL handle and dead handle are invalid arguments. */
+/* Stores the communicator with a reference; a NULL or dead handle is an invalid argument. */
 ncclResult_t comm_get(ncclComm_t handle, const char *function, ncclComm_t *comm);
-/* The same, and ready for use: nothing in progress, not failed, not finalised. */
+/* The same; it must have nothing in progress, and be neither failed nor finalized. */
 ncclResult_t comm_get_ready(ncclComm_t handle, const char *function, ncclComm_t *comm);
-/* The same, and neither revoked nor suspended. */
-ncclResult_t comm_get_carrying(ncclComm_t handle, const char *function, ncclComm_t *comm);
+/* The same; it must be neither revoked nor suspended. */
+ncclResult_t comm_get_usable(ncclComm_t handle, const char *function, ncclComm_t *comm);
 /* The caller holds a reference. */
 void comm_abort(ncclComm_t comm);
 ncclResult_t wait_for_executions(ncclComm_t comm);
 ncclResult_t config_take(ncclConfig_t *own, const ncclConfig_t *given, const ncclConfig_t *inherited);
 void registrations_free(struct registration *list);
 void windows_free(struct ncclWindow_vidmem *windows);
-void meetings_free(struct meeting *meetings);
+void window_registrations_free(struct window_registration *window_registrations);
 
 void id_make(ncclUniqueId *id);
 bool id_spent(const ncclUniqueId *id);
-/* One rank's end of a new clique that ranks join by ids. */
+/* Creates one rank of a new clique that ranks join by ids. */
 ncclResult_t init_on(ncclComm_t *out, int ranks, const ncclUniqueId *ids, int id_count, int rank,
                      const ncclConfig_t *given, int device);
 void splits_free(struct split *splits);
@@ -175,7 +175,7 @@ enum function {
   PUT_SIGNAL, SIGNAL, WAIT_SIGNAL
 };
 
-/* What one call of a collective, a point-to-point or a one-sided operation asks for. */
+/* The arguments of one collective, point-to-point or one-sided operation. */
 struct request {
   enum function function;
   const void *send;
@@ -184,9 +184,9 @@ struct request {
   ncclDataType_t type;
   struct reduction reduction;
   int peer; /* root, or the other end */
-  ncclWindow_t window; /* of a put: this rank's handle, and the byte in the peer's memory */
+  ncclWindow_t window; /* of a put: this rank's handle, and the byte offset in the peer's memory */
   size_t offset;
-  uint64_t *expected; /* of a wait: signals by sender; of the job, then of the plan */
+  uint64_t *expected; /* of a wait: signals by sender; owned by the job, then by the plan */
 };
 
 struct job {
@@ -200,19 +200,19 @@ struct job {
   int *excluded, excluded_count;
   struct split *split;
   ncclComm_t *out;
-  struct ncclWindow_vidmem *window; /* of a registration; the communicator's once `meeting` is set */
-  struct meeting *meeting;
+  struct ncclWindow_vidmem *window; /* of a registration; owned by the communicator once `window_registration` is set */
+  struct window_registration *window_registration;
   ncclWindow_t *window_out;
   ncclConfig_t config;
 };
 
-/* Adds the job to this thread's group, or runs it at once where there is none. Takes the job. */
+/* Adds the job to this thread's group, or runs it at once if no group is open. Takes the job. */
 ncclResult_t group_submit(struct job *job);
-/* Poisons the open group, if there is one; answers the result. */
+/* Poisons the open group, if any; returns the result. */
 ncclResult_t group_refuse(ncclResult_t result);
 void group_start(void);
 ncclResult_t group_end(void);
-/* What a failed initialisation does to the thread under trap 3. */
+/* Trap 3: the effect of a failed initialisation on its thread. */
 void group_leak_depth(void);
 
 struct job *job_new(enum job_kind kind, ncclComm_t comm);
@@ -229,49 +229,50 @@ ncclResult_t barrier_begin(ncclComm_t comm);
 ncclResult_t suspend_finish(ncclComm_t comm);
 ncclResult_t resume_finish(ncclComm_t comm);
 
-/* ---- windows; under the clique's lock, but for the jobs ---- */
+/* ---- windows; all but the jobs need the clique's lock ---- */
 ncclResult_t window_begin(struct job *job);
 ncclResult_t window_finish(struct job *job);
-/* The window of a handle, of a number, around an address; NULL where this rank has none. */
+/* The window with a handle, with a number, around an address; NULL if this rank has none. */
 struct ncclWindow_vidmem *window_of(ncclComm_t comm, ncclWindow_t handle);
 struct ncclWindow_vidmem *window_numbered(ncclComm_t comm, uint64_t number);
 struct ncclWindow_vidmem *window_around(ncclComm_t comm, const void *pointer);
 
-/* ---- one-sided operations; under the clique's lock ---- */
+/* ---- one-sided operations; need the clique's lock ---- */
 /* Puts or signals. */
 ncclResult_t onesided_run(ncclComm_t comm, const struct request *request);
-/* Takes the signals that are waited for, if they are all there. */
+/* Consumes the expected signals if all have arrived. */
 bool signals_take(ncclComm_t comm, const struct request *request);
 
 /* ---- operations ---- */
-/* Launches what was checked, or refuses it with the result. Takes the reference and the request. */
+/* Launches a request whose check succeeded, or refuses it with the check's result. Takes the reference and the request.
+ * */
 ncclResult_t operation_submit(ncclComm_t comm, struct request request, cudaStream_t stream, ncclResult_t checked);
-/* Ends this rank's operations, enqueued and running, without doing what is not done. */
-void operations_cut(ncclComm_t comm);
-/* Under the clique's lock: takes back what this rank has posted and no peer has begun. */
+/* Ends this rank's operations, enqueued and running, without carrying them out. */
+void operations_cancel(ncclComm_t comm);
+/* Withdraws the operations that this rank has posted and no peer has begun. Needs the clique's lock. */
 void operations_withdraw(ncclComm_t comm);
-/* Connects what the operations among these jobs need for the first time; in a call, the caller's thread waits. */
+/* Connects for the first operations among these jobs; in_call: on the caller's thread. */
 ncclResult_t jobs_connect(struct job *first, bool in_call);
-/* Ends the process where a thread is still in a call that connects: the real library would use freed memory. */
-void check_nobody_inside(ncclComm_t comm, const char *function);
+/* Ends the process if a thread is still in a call that connects: the real library would use freed memory. */
+void check_no_thread_inside(ncclComm_t comm, const char *function);
 void slots_free(struct slot *slots);
 
 /* ---- switches (see faults.c) ---- */
 bool trap_on(int number);
 bool connects_in_calls(void);
-/* Needs the stack that an initialisation is to need; a system error where the thread has less. */
+/* Uses as much stack as an initialisation is set to need; a system error if the thread has less. */
 ncclResult_t init_stack_use(void);
 bool windows_supported(void);
 void device_changes(void); /* trap 14 */
-/* Trap 13: a thread in a communicator; false where another one is in it. */
-bool alone_begin(ncclComm_t comm);
-void alone_end(ncclComm_t comm);
-/* Breaks a non-blocking communicator that is asked for its state during a call. */
-void unlooked_at(ncclComm_t comm);
+/* Trap 13: marks a thread as inside a communicator; false if another thread is. */
+bool exclusive_begin(ncclComm_t comm);
+void exclusive_end(ncclComm_t comm);
+/* Trap 13: breaks a non-blocking communicator whose state is queried during a call. */
+void check_state_query(ncclComm_t comm);
 void config_note(const ncclConfig_t *config);
 int hold_milliseconds(void);
 int absent_rank(void);
-/* The least time that a stream takes for collectives, sends and receives. */
+/* The minimum time that a stream takes for collectives, sends and receives. */
 int64_t kernel_nanoseconds(void);
 bool failing_rank(int *rank, int *result);
 extern atomic_bool noop;

@@ -1,9 +1,9 @@
 /*
- * Communicators: how ranks meet, finish and break off.
+ * Communicators: initialisation, finalize, destroy, abort.
  *
- * A job (initialisation, split, finalise, destroy and their kin) has a begin that never waits and a finish that may, so that one
- * thread can carry several ranks through a group. Whatever waits here waits on its own rank's condition, and abort
- * wakes it.
+ * A job (initialisation, split, finalize, destroy and others) has a begin that never waits and a finish that may, so
+ * that one thread can drive several ranks of a group. Every wait here is on the rank's own condition, which an abort
+ * signals.
  */
 #include "clique.h"
 
@@ -27,7 +27,7 @@ NCCL_FUNCTION(ncclCommGetAsyncError)
 
 /* ---- unique ids, and the cliques that ranks may still join ---- */
 
-/* What a unique id of the stand-in holds. It is good in the process that made it, for one clique. */
+/* The content of a unique id. It is valid in the process that created it, for one clique. */
 struct identity {
   char mark[32];
   unsigned char process[16];
@@ -40,7 +40,7 @@ static struct clique *open_cliques;
 static unsigned char process[16];
 static bool process_known;
 static bool *spent; /* by the id's number */
-static uint64_t ids_made, spent_room;
+static uint64_t ids_made, spent_capacity;
 static atomic_uint last_ordinal;
 
 void id_make(ncclUniqueId *id) {
@@ -49,9 +49,9 @@ void id_make(ncclUniqueId *id) {
   if (!process_known) process_known = getrandom(process, sizeof process, 0) == (ssize_t)sizeof process;
   memcpy(identity.process, process, sizeof process);
   identity.number = ids_made++;
-  if (ids_made > spent_room) {
-    spent_room = spent_room ? 2 * spent_room : 64;
-    spent = realloc(spent, spent_room * sizeof *spent);
+  if (ids_made > spent_capacity) {
+    spent_capacity = spent_capacity ? 2 * spent_capacity : 64;
+    spent = realloc(spent, spent_capacity * sizeof *spent);
   }
   spent[identity.number] = false;
   pthread_mutex_unlock(&registry_lock);
@@ -84,13 +84,13 @@ static void close_registration(struct clique *c) {
 }
 
 void clique_put(struct clique *c) {
-  pthread_mutex_lock(&registry_lock); /* nobody may find it in between */
+  pthread_mutex_lock(&registry_lock); /* no thread may find it meanwhile */
   bool last = atomic_fetch_sub(&c->references, 1) == 1;
   if (last) close_registration(c);
   pthread_mutex_unlock(&registry_lock);
   if (!last) return;
   splits_free(c->splits);
-  meetings_free(c->meetings);
+  window_registrations_free(c->window_registrations);
   slots_free(c->slots);
   growths_free(c->growths);
   pthread_mutex_destroy(&c->lock);
@@ -110,7 +110,7 @@ static struct identity identity_of(const ncclUniqueId *id) {
   return identity;
 }
 
-/* Under the registry's lock. */
+/* Needs the registry's lock. */
 static ncclResult_t id_check(const ncclUniqueId *id) {
   struct identity identity = identity_of(id);
   if (memcmp(identity.mark, MARK, sizeof MARK) != 0 || identity.number >= ids_made ||
@@ -119,7 +119,7 @@ static ncclResult_t id_check(const ncclUniqueId *id) {
     return ncclInvalidArgument;
   }
   if (spent[identity.number]) {
-    warn("the unique id has been used: all ranks of its communicator have joined already");
+    warn("the unique id has been used: all ranks of its communicator have joined");
     return ncclSystemError;
   }
   return ncclSuccess;
@@ -132,7 +132,7 @@ bool id_spent(const ncclUniqueId *id) {
   return answer;
 }
 
-/* The clique of some ids, by the first of them, made by the first rank that asks. */
+/* Finds the clique by the first of its ids; the first rank creates it. */
 static ncclResult_t clique_of(const ncclUniqueId *ids, int count, int ranks, struct clique **clique) {
   ncclResult_t result = ncclSuccess;
   pthread_mutex_lock(&registry_lock);
@@ -140,7 +140,7 @@ static ncclResult_t clique_of(const ncclUniqueId *ids, int count, int ranks, str
   while (c && memcmp(&c->ids[0], &ids[0], sizeof *ids) != 0) c = c->next;
   for (int i = 0; i < count && result == ncclSuccess; i++) result = id_check(&ids[i]);
   if (result != ncclSuccess) {
-    /* said above */
+    /* id_check has reported it */
   } else if (c && (c->id_count != count || memcmp(c->ids, ids, (size_t)count * sizeof *ids) != 0)) {
     warn("ranks disagree on the unique ids, or on their order");
     result = ncclInvalidUsage;
@@ -213,17 +213,17 @@ ncclResult_t comm_get(ncclComm_t handle, const char *function, ncclComm_t *comm)
   if (result != ncclSuccess) return result;
   *comm = object_get(handle, KIND_COMMUNICATOR);
   if (*comm) return ncclSuccess;
-  warn("%s : comm %p is no live communicator (destroyed, aborted or corrupted)", function, (void *)handle);
+  warn("%s : comm %p is not a live communicator (destroyed, aborted or corrupted)", function, (void *)handle);
   return ncclInvalidArgument;
 }
 
-/* Under the clique's lock. */
+/* Needs the clique's lock. */
 static ncclResult_t readiness(ncclComm_t comm, const char *function) {
   if (comm->in_progress > 0 && comm->failure == ncclSuccess) {
     warn("%s : Attempt to use communicator before the previous operation returned ncclSuccess", function);
     return ncclInvalidArgument;
   }
-  if (comm->failure != ncclSuccess) warn("%s : the communicator has failed with %d before", function, comm->failure);
+  if (comm->failure != ncclSuccess) warn("%s : the communicator failed earlier with %d", function, comm->failure);
   return comm->failure;
 }
 
@@ -238,14 +238,14 @@ ncclResult_t comm_get_ready(ncclComm_t handle, const char *function, ncclComm_t 
   }
   pthread_mutex_unlock(&(*comm)->clique->lock);
   if (result == ncclSuccess) {
-    if (alone_begin(*comm)) alone_end(*comm);
+    if (exclusive_begin(*comm)) exclusive_end(*comm);
     else result = ncclInternalError;
   }
   if (result != ncclSuccess) object_put(*comm);
   return result;
 }
 
-ncclResult_t comm_get_carrying(ncclComm_t handle, const char *function, ncclComm_t *comm) {
+ncclResult_t comm_get_usable(ncclComm_t handle, const char *function, ncclComm_t *comm) {
   ncclResult_t result = comm_get_ready(handle, function, comm);
   if (result != ncclSuccess) return result;
   pthread_mutex_lock(&(*comm)->clique->lock);
@@ -281,7 +281,7 @@ static ncclResult_t config_check(const ncclConfig_t *c) {
   if (result == ncclSuccess) result = check_range("numRmaCtx", c->numRmaCtx, 0, INT_MAX);
   if (result == ncclSuccess) result = check_range("maxP2pPeers", c->maxP2pPeers, 1, INT_MAX);
   if (result == ncclSuccess) result = check_range("graphStreamOrdering", c->graphStreamOrdering, 0, 1);
-  /* Compared also where the maximum is not set, as in the real library: INT_MIN is less than any minimum. */
+  /* Compared even if the maximum is not set, as in the real library: INT_MIN is less than any minimum. */
   if (result == ncclSuccess && c->minCTAs > c->maxCTAs) {
     warn("Invalid config min/max channels attribute value %d/%d", c->minCTAs, c->maxCTAs);
     result = ncclInvalidArgument;
@@ -352,7 +352,7 @@ static ncclResult_t init(ncclComm_t *out, int ranks, const ncclUniqueId *ids, in
   return result;
 }
 
-/* Trap 3: where the first CUDA call fails, the group that the function opened for itself stays open. */
+/* Trap 3: if the first CUDA call fails, the group that the function opened internally stays open. */
 static ncclResult_t leaving_group_open(ncclResult_t result) {
   if (result == ncclUnhandledCudaError && trap_on(3)) group_leak_depth();
   return result;
@@ -434,7 +434,7 @@ static ncclResult_t duplicate_device(struct clique *c) {
   return ncclSuccess;
 }
 
-/* Under the clique's lock; the last rank has come. */
+/* Called when the last rank has joined. Needs the clique's lock. */
 static void clique_complete(struct clique *c) {
   c->complete = true;
   c->failure = duplicate_device(c);
@@ -461,7 +461,7 @@ static ncclResult_t init_begin(ncclComm_t comm) {
   bool last = false;
   pthread_mutex_lock(&c->lock);
   if (c->complete || c->members[comm->rank]) {
-    warn("rank %d of %d has joined twice", comm->rank, c->ranks);
+    warn("rank %d of %d joined twice", comm->rank, c->ranks);
     result = ncclInvalidUsage;
   } else if (!comm->aborted) {
     c->members[comm->rank] = comm;
@@ -495,8 +495,8 @@ ncclResult_t wait_for_executions(ncclComm_t comm) {
   return result;
 }
 
-/* Under the clique's lock: until no graph has operations of the communicator. The real library looks at no abort flag
- * here. It does not wait for those of a revoked communicator, which it then frees too early. */
+/* Waits until no graph has operations of the communicator. Needs the clique's lock. The real library ignores the abort
+ * flag here. It does not wait for graphs of a revoked communicator, and so frees it too early. */
 static void wait_for_graphs(ncclComm_t comm) {
   while (comm->persistent > 0) pthread_cond_wait(&comm->changed, &comm->clique->lock);
 }
@@ -509,7 +509,7 @@ static ncclResult_t finalize_finish(ncclComm_t comm) {
   return result;
 }
 
-/* Nothing of the rank remains with its peers. Under the clique's lock. */
+/* Removes the rank from its clique. Needs the clique's lock. */
 static void leave(ncclComm_t comm) {
   struct clique *c = comm->clique;
   operations_withdraw(comm);
@@ -556,7 +556,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   pthread_mutex_lock(&comm->clique->lock);
   result = readiness(comm, "CommFinalize");
   if (result == ncclSuccess && (comm->finalized || comm->revoked)) {
-    warn("CommFinalize : the communicator has been finalized before, or revoked");
+    warn("CommFinalize : the communicator has been finalized or revoked");
     result = ncclInvalidArgument;
   }
   if (result == ncclSuccess) comm->finalized = true;
@@ -566,7 +566,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   return group_refuse(result);
 }
 
-/* The real library leaves its group open where it refuses to destroy. */
+/* Trap 3: the real library leaves its group open if it refuses to destroy. */
 static ncclResult_t destroy_refuse(ncclResult_t result) {
   group_refuse(result);
   if (trap_on(3)) group_leak_depth();
@@ -578,11 +578,11 @@ static ncclResult_t destroy(ncclComm_t handle) {
   ncclComm_t comm;
   ncclResult_t result = comm_get(handle, "CommDestroy", &comm);
   if (result != ncclSuccess) return destroy_refuse(result);
-  check_nobody_inside(comm, "ncclCommDestroy");
+  check_no_thread_inside(comm, "ncclCommDestroy");
   pthread_mutex_lock(&comm->clique->lock);
   result = readiness(comm, "CommDestroy");
   if (result == ncclSuccess && comm->destroying) {
-    warn("CommDestroy : the communicator is being destroyed already");
+    warn("CommDestroy : the communicator is already being destroyed");
     result = ncclInvalidArgument;
   }
   if (result == ncclSuccess) comm->destroying = true;
@@ -592,8 +592,8 @@ static ncclResult_t destroy(ncclComm_t handle) {
   return destroy_refuse(result);
 }
 
-/* A CUDA error that is forced comes where the real one can meet it: when the communicator is gone, and the thread's
- * device is made current again. */
+/* A forced CUDA error is returned after the communicator was freed, as the real library may do when it restores the
+ * thread's current device. */
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   int forced;
   bool fails = nccl4j_standin_enter(&site_ncclCommDestroy, &forced);
@@ -610,7 +610,7 @@ void comm_abort(ncclComm_t comm) {
   comm->aborted = true;
   c->leaving++;
   clique_wake(c);
-  pthread_cond_broadcast(&comm->changed); /* a rank that has not joined is no member */
+  pthread_cond_broadcast(&comm->changed); /* a rank that has not joined is not a member */
   leave(comm);
   wait_for_graphs(comm);
   pthread_mutex_unlock(&c->lock);
@@ -623,7 +623,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   ncclComm_t comm;
   ncclResult_t result = comm_get(handle, "CommAbort", &comm);
   if (result != ncclSuccess) return result;
-  check_nobody_inside(comm, "ncclCommAbort");
+  check_no_thread_inside(comm, "ncclCommAbort");
   comm_abort(comm);
   object_put(comm);
   return ncclSuccess;
@@ -706,7 +706,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *asyncError) 
   ncclComm_t comm;
   ncclResult_t result = comm_get(handle, "ncclGetAsyncError", &comm);
   if (result != ncclSuccess) return result;
-  unlooked_at(comm);
+  check_state_query(comm);
   result = argument_present(asyncError, "ncclGetAsyncError", "asyncError");
   if (result == ncclSuccess) {
     pthread_mutex_lock(&comm->clique->lock);

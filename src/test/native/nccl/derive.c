@@ -1,7 +1,7 @@
 /*
- * Communicators made of communicators: split and shrink.
+ * Communicators derived from communicators: split and shrink.
  *
- * The ranks of a clique that take part come together; the last one to arrive forms the children.
+ * The participating ranks of a clique register; the last one creates the children.
  */
 #include "clique.h"
 
@@ -11,13 +11,13 @@
 NCCL_FUNCTION(ncclCommSplit)
 NCCL_FUNCTION(ncclCommShrink)
 
-/* A split of a clique, or a shrink, while its ranks come together. */
+/* A split or shrink of a clique while its ranks arrive. */
 struct split {
-  uint64_t number; /* of a split; those of one set of excluded ranks need none, see shrink_of */
+  uint64_t number; /* of a split; a shrink is found by its excluded ranks, see shrink_of */
   int ranks, expected, arrived, left;
   bool complete;
   bool *excluded; /* by rank; NULL for a split */
-  bool *came;     /* by rank, and stays so */
+  bool *joined;     /* by rank; stays set */
   ncclComm_t *comms; /* by rank, from arriving to leaving */
   int *colors, *keys, *new_ranks;
   struct clique **children; /* by rank, a reference each; NULL without a colour */
@@ -28,7 +28,7 @@ static struct split *split_new(struct clique *c) {
   struct split *s = calloc(1, sizeof *s);
   size_t n = (size_t)c->ranks;
   s->ranks = s->expected = c->ranks;
-  s->came = calloc(n, sizeof(bool));
+  s->joined = calloc(n, sizeof(bool));
   s->comms = calloc(n, sizeof(ncclComm_t));
   s->colors = calloc(n, sizeof(int));
   s->keys = calloc(n, sizeof(int));
@@ -56,11 +56,11 @@ static bool excludes(const struct split *s, const int *ranks, int count) {
   return true;
 }
 
-/* The shrink without these ranks that this rank has not come to yet: excluded ranks know nothing of it, so numbers
- * would set the ranks apart. */
+/* Returns the shrink with these excluded ranks that this rank has not joined yet. Shrinks have no numbers: excluded
+ * ranks do not take part, so their count would differ. */
 static struct split *shrink_of(struct clique *c, int rank, const int *excluded, int count) {
   for (struct split *s = c->splits; s; s = s->next)
-    if (s->excluded && !s->came[rank] && excludes(s, excluded, count)) return s;
+    if (s->excluded && !s->joined[rank] && excludes(s, excluded, count)) return s;
   struct split *s = split_new(c);
   s->excluded = calloc((size_t)c->ranks, sizeof(bool));
   for (int i = 0; i < count; i++) s->excluded[excluded[i]] = true;
@@ -76,11 +76,11 @@ static void split_free(struct split *split) {
   free(split->new_ranks);
   free(split->children);
   free(split->excluded);
-  free(split->came);
+  free(split->joined);
   free(split);
 }
 
-/* What ranks that were aborted in the middle have left behind. */
+/* Frees splits that ranks left unfinished because they were aborted. */
 void splits_free(struct split *splits) {
   while (splits) {
     struct split *next = splits->next;
@@ -91,7 +91,7 @@ void splits_free(struct split *splits) {
   }
 }
 
-/* Under the lock: this rank has taken its child, or gives up. */
+/* Called when this rank has its child, or gives up. Needs the clique's lock. */
 static void split_leave(struct clique *c, struct split *s, int rank) {
   s->comms[rank] = NULL;
   if (!s->complete) s->arrived--;
@@ -103,7 +103,7 @@ static void split_leave(struct clique *c, struct split *s, int rank) {
   }
 }
 
-/* Ranks of one colour, ordered by key and then by their old rank, get a clique of their own. */
+/* Creates a clique for the ranks of each colour, ordered by key and then by old rank. */
 static void split_form(struct clique *c, struct split *s) {
   for (int r = 0; r < c->ranks; r++) {
     if (s->colors[r] == NCCL_SPLIT_NOCOLOR) continue;
@@ -132,7 +132,7 @@ ncclResult_t split_begin(struct job *job) {
   job->split = s;
   s->colors[comm->rank] = job->color;
   s->keys[comm->rank] = job->key;
-  s->came[comm->rank] = true;
+  s->joined[comm->rank] = true;
   if (!comm->silent && !comm->aborted) {
     s->comms[comm->rank] = comm;
     s->arrived++;
@@ -146,7 +146,7 @@ ncclResult_t split_begin(struct job *job) {
   return ncclSuccess;
 }
 
-/* With a reference for the caller. */
+/* Returns the communicator with a reference for the caller. */
 static ncclComm_t split_child(struct job *job, struct clique *child, int rank) {
   ncclComm_t comm = comm_new(child, rank, job->comm->device, &job->config);
   object_hold(comm);
@@ -174,7 +174,7 @@ ncclResult_t split_finish(struct job *job) {
   }
   ncclComm_t made = child ? split_child(job, child, rank) : NULL;
   pthread_mutex_lock(&c->lock);
-  if (!comm->aborted) *job->out = made; /* after an abort the memory may be gone */
+  if (!comm->aborted) *job->out = made; /* after an abort the memory may have been freed */
   else aborted = true;
   pthread_mutex_unlock(&c->lock);
   if (aborted && made) comm_abort(made);
@@ -262,7 +262,7 @@ ncclResult_t ncclCommShrink(ncclComm_t handle, int *excludeRanksList, int exclud
   if (result == ncclSuccess && (shrinkFlags & NCCL_SHRINK_ABORT)) {
     result = comm_get(handle, "CommShrink", &comm);
     if (result == ncclSuccess) {
-      operations_cut(comm);
+      operations_cancel(comm);
       object_put(comm);
     }
   }

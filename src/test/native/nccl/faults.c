@@ -1,4 +1,4 @@
-/* The switches of the stand-in's NCCL: no-op mode, traps, operations that hang, ranks that fail or never come. */
+/* The switches of the stand-in's NCCL: no-op mode, traps, operations that hang, ranks that fail or never arrive. */
 #include "clique.h"
 
 #include <alloca.h>
@@ -65,7 +65,7 @@ bool connects_in_calls(void) { return atomic_load(&connects); }
 
 void nccl4j_standin_init_stack(int bytes) { atomic_store(&init_stack, bytes); }
 
-/* What a signal handler, or Java's guard pages, may need below. */
+/* Reserve for signal handlers and Java's guard pages. */
 #define STACK_RESERVE ((size_t)256 << 10)
 
 static size_t stack_left(void) {
@@ -82,12 +82,12 @@ ncclResult_t init_stack_use(void) {
   size_t needed = (size_t)atomic_load(&init_stack), left = needed ? stack_left() : 0;
   if (needed == 0) return ncclSuccess;
   if (left < needed + STACK_RESERVE) {
-    warn("an initialisation needs %zu bytes of stack, and its thread has only %zu left; the real library would crash",
+    warn("an initialisation needs %zu bytes of stack, but its thread has only %zu; the real library would crash",
          needed, left);
     return ncclSystemError;
   }
-  volatile char *room = alloca(needed);
-  for (size_t i = needed; i > 0; i = i > 4096 ? i - 4096 : 0) room[i - 1] = 1;
+  volatile char *stack = alloca(needed);
+  for (size_t i = needed; i > 0; i = i > 4096 ? i - 4096 : 0) stack[i - 1] = 1;
   return ncclSuccess;
 }
 
@@ -95,10 +95,10 @@ void device_changes(void) {
   if (trap_on(14)) nccl4j_standin_move_to_next_device();
 }
 
-/* Long enough for a second thread to come, short enough for a test. */
+/* Long enough for a second thread to call meanwhile, short enough for a test. */
 #define INSIDE_MICROSECONDS 50000
 
-bool alone_begin(ncclComm_t comm) {
+bool exclusive_begin(ncclComm_t comm) {
   if (!trap_on(13)) return true;
   if (!atomic_exchange(&comm->inside, true)) {
     usleep(INSIDE_MICROSECONDS);
@@ -107,33 +107,33 @@ bool alone_begin(ncclComm_t comm) {
   pthread_mutex_lock(&comm->clique->lock);
   if (comm->failure == ncclSuccess) comm->failure = ncclInternalError;
   pthread_mutex_unlock(&comm->clique->lock);
-  warn("two threads are in one communicator");
+  warn("two threads are inside one communicator");
   return false;
 }
 
-void unlooked_at(ncclComm_t comm) {
+void check_state_query(ncclComm_t comm) {
   if (!trap_on(13) || !atomic_load(&comm->inside)) return;
   pthread_mutex_lock(&comm->clique->lock);
   if (!comm->config.blocking && comm->failure == ncclSuccess) comm->failure = ncclInternalError;
   pthread_mutex_unlock(&comm->clique->lock);
 }
 
-void alone_end(ncclComm_t comm) { atomic_store(&comm->inside, false); }
+void exclusive_end(ncclComm_t comm) { atomic_store(&comm->inside, false); }
 
 static pthread_mutex_t config_lock = PTHREAD_MUTEX_INITIALIZER;
 static ncclConfig_t last_config;
 static char last_net[64], last_name[64];
 
-static const char *kept(char *room, size_t bytes, const char *text) {
-  if (text) snprintf(room, bytes, "%s", text);
-  return text ? room : NULL;
+static const char *copy_text(char *buffer, size_t bytes, const char *text) {
+  if (text) snprintf(buffer, bytes, "%s", text);
+  return text ? buffer : NULL;
 }
 
 void config_note(const ncclConfig_t *config) {
   pthread_mutex_lock(&config_lock);
   last_config = *config;
-  last_config.netName = kept(last_net, sizeof last_net, config->netName);
-  last_config.commName = kept(last_name, sizeof last_name, config->commName);
+  last_config.netName = copy_text(last_net, sizeof last_net, config->netName);
+  last_config.commName = copy_text(last_name, sizeof last_name, config->commName);
   pthread_mutex_unlock(&config_lock);
 }
 

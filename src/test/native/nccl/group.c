@@ -1,8 +1,8 @@
 /*
- * Groups: calls between start and end are collected, per thread, and done together at the outermost end.
+ * Groups: calls between start and end are collected per thread and executed at the outermost end.
  *
- * A refused call poisons the group: its end gives the same answer and nothing of the group is done. What non-blocking
- * communicators ask for is done by a thread of its own, and the call answers "in progress".
+ * A refused call poisons the group: its end returns the same result, and nothing of the group is executed. Jobs of
+ * non-blocking communicators run on a background thread, and the call returns ncclInProgress.
  */
 #include "clique.h"
 
@@ -35,7 +35,7 @@ static void batch_free(struct batch batch) {
     struct job *next = job->next;
     if (job->stream) nccl4j_standin_stream_put(job->stream);
     if (!job->launched) free(job->request.expected);
-    if (!job->meeting) free(job->window); /* else it is the communicator's */
+    if (!job->window_registration) free(job->window); /* else the communicator owns it */
     object_put(job->comm);
     free(job->excluded);
     free(job);
@@ -43,7 +43,7 @@ static void batch_free(struct batch batch) {
   }
 }
 
-/* ---- doing a batch ---- */
+/* ---- executing a batch ---- */
 
 static ncclResult_t batch_run(struct batch batch, bool in_call) {
   ncclResult_t result = ncclSuccess;
@@ -70,7 +70,7 @@ static struct timespec from_now(int milliseconds) {
   return until;
 }
 
-/* Keeps communicators in progress on demand, negative for ever; the abort of one ends that for it. */
+/* Keeps communicators in progress for a time (negative: indefinitely), or until they are aborted. */
 static void hold_back(struct batch batch, int milliseconds) {
   struct timespec until = from_now(milliseconds < 0 ? 0 : milliseconds);
   for (struct job *job = batch.first; job && milliseconds; job = job->next) {
@@ -84,7 +84,7 @@ static void hold_back(struct batch batch, int milliseconds) {
   }
 }
 
-/* A blocking communicator is never seen in progress, save while it is made. */
+/* A blocking communicator is in progress only during its initialisation. */
 static void progress(struct batch batch, int change, ncclResult_t result) {
   for (struct job *job = batch.first; job; job = job->next) {
     ncclComm_t comm = job->comm;
@@ -123,7 +123,7 @@ static ncclResult_t run_in_background(struct batch batch) {
   return ncclSystemError;
 }
 
-/* The real library makes the caller's device current again when it has launched, whatever that does. */
+/* The real library makes the caller's device current again after the launch, which creates its context. */
 static ncclResult_t run_here(struct batch batch) {
   nccl4j_standin_use_device(nccl4j_standin_current_device());
   progress(batch, 1, ncclSuccess);
@@ -133,8 +133,8 @@ static ncclResult_t run_here(struct batch batch) {
   return result;
 }
 
-/* What may not stand side by side in one group. Destroying always blocks, and goes with either kind. */
-static ncclResult_t check_mixture(struct batch batch, bool *blocking) {
+/* Refuses kinds of jobs that one group may not mix. Destroy always blocks, and may be mixed with either kind. */
+static ncclResult_t check_mix(struct batch batch, bool *blocking) {
   bool has_blocking = false, has_background = false, makes = false, communicates = false;
   for (struct job *job = batch.first; job; job = job->next) {
     if (job->kind == JOB_OPERATION) communicates = true;
@@ -155,7 +155,7 @@ static ncclResult_t check_mixture(struct batch batch, bool *blocking) {
   return ncclSuccess;
 }
 
-/* Communicators whose initialisation is dropped stay, failed, for their owner to abort. */
+/* Drops the jobs. Communicators whose initialisation is dropped remain, failed, until their owner aborts them. */
 static ncclResult_t drop(struct batch batch, ncclResult_t error) {
   for (struct job *job = batch.first; job; job = job->next) {
     pthread_mutex_lock(&job->comm->clique->lock);
@@ -171,7 +171,7 @@ static ncclResult_t drop(struct batch batch, ncclResult_t error) {
 static ncclResult_t batch_do(struct batch batch) {
   bool blocking;
   if (!batch.first) return ncclSuccess;
-  ncclResult_t result = check_mixture(batch, &blocking);
+  ncclResult_t result = check_mix(batch, &blocking);
   if (result != ncclSuccess) return drop(batch, result);
   return blocking ? run_here(batch) : run_in_background(batch);
 }
@@ -203,11 +203,11 @@ ncclResult_t ncclGroupStart(void) {
   return ncclSuccess;
 }
 
-/* Trap 13: the end of a group is a call of each of its non-blocking communicators too. */
-static void each_alone(void) {
+/* Trap 13: the end of a group counts as a call of each of its non-blocking communicators. */
+static void exclusive_each(void) {
   if (!trap_on(13) || group.depth > 1) return;
   for (struct job *job = group.batch.first; job; job = job->next)
-    if (job->comm->config.blocking == 0 && alone_begin(job->comm)) alone_end(job->comm);
+    if (job->comm->config.blocking == 0 && exclusive_begin(job->comm)) exclusive_end(job->comm);
 }
 
 ncclResult_t ncclGroupEnd(void) {
@@ -217,7 +217,7 @@ ncclResult_t ncclGroupEnd(void) {
     warn("ncclGroupEnd: not in a group call.");
     return ncclInvalidUsage;
   }
-  each_alone();
+  exclusive_each();
   if (fails) group_refuse(forced_failure("ncclGroupEnd", forced));
   ncclResult_t result = group_end();
   return fails ? (ncclResult_t)forced : result;
@@ -227,7 +227,7 @@ ncclResult_t ncclGroupEnd(void) {
 
 #define SIM_INFO_MAGIC 0x74685283
 
-/* What README.md says: of the last collective alone. Messages and one-sided operations have no estimate. */
+/* See README.md: the estimate of the last collective only. Messages and one-sided operations have none. */
 static float estimate(struct batch batch) {
   float time = NCCL_UNDEF_FLOAT;
   for (struct job *job = batch.first; job; job = job->next)
@@ -253,7 +253,7 @@ static ncclResult_t simulate(ncclSimInfo_t *info) {
   }
   if (!simulable(batch)) return group_end();
   bool blocking;
-  ncclResult_t result = check_mixture(batch, &blocking);
+  ncclResult_t result = check_mix(batch, &blocking);
   float time = estimate(batch);
   if (batch.first && result == ncclSuccess) info->estimatedTime = time;
   group.batch = (struct batch){NULL, NULL};

@@ -1,8 +1,8 @@
 /*
- * Growing: the ranks of a clique, and new ones that know its grow by an id, join a new clique.
+ * Grow: the ranks of a clique and new ranks that have an id join a new clique.
  *
- * Ranks of the old clique but the one that made the id take the id from there, and wait for it where they come first, as
- * the boundary ranks do in the real library.
+ * The ranks of the old clique, except the one that created the id, take the id from the clique and wait until it is
+ * there, as the boundary ranks do in the real library.
  */
 #include "clique.h"
 
@@ -37,7 +37,7 @@ void growths_free(struct growth *list) {
   }
 }
 
-/* Under the clique's lock. */
+/* Needs the clique's lock. */
 static struct growth *growth_numbered(struct clique *c, uint64_t number) {
   for (struct growth *g = c->growths; g; g = g->next)
     if (g->number == number) return g;
@@ -81,7 +81,7 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t handle, ncclUniqueId *uniqueId) {
   return result;
 }
 
-/* Under the clique's lock; waits for the id, and copies it. */
+/* Waits for the id and copies it. Needs the clique's lock. */
 static ncclResult_t find_id(ncclComm_t comm, const ncclUniqueId *given, ncclUniqueId *id) {
   struct growth *g;
   uint64_t number = comm->grows++;

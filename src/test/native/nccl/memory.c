@@ -1,4 +1,4 @@
-/* Memory from NCCL, and the registration of buffers with a communicator (which is kept, and helps nothing here). */
+/* Memory from NCCL, and the registration of buffers with a communicator, which has no effect here. */
 #include "clique.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t handle, void *buff, size_t size, 
   if (result == ncclSuccess) result = argument_present(out, "CommRegister", "handle");
   if (result == ncclSuccess) result = argument_present(buff, "CommRegister", "buff");
   if (result == ncclSuccess && nccl4j_standin_memory_device(buff) == -1) {
-    object_put(comm); /* host memory is skipped, without a word and without a handle */
+    object_put(comm); /* host memory is ignored without an error, and gets no handle */
     return ncclSuccess;
   }
   if (result == ncclSuccess && (size == 0 || !nccl4j_standin_reachable(buff, size))) {
@@ -77,7 +77,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t handle, void *registration) {
   if (gone) *at = gone->next;
   pthread_mutex_unlock(&comm->clique->lock);
   object_put(comm);
-  if (!registration) return ncclSuccess; /* what a skipped registration has */
+  if (!registration) return ncclSuccess; /* the handle of an ignored registration */
   if (!gone) {
     warn("Deregister: Could not find handle");
     return ncclInvalidUsage;

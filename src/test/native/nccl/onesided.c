@@ -1,8 +1,8 @@
 /*
- * One-sided communication: a rank writes into a peer's window and tells it by a signal, and the peer waits for signals.
+ * One-sided operations: a rank writes into a peer's window and signals it; the peer waits for signals.
  *
- * Nothing waits for the peer but the wait itself. What is sent moves when the sender's stream gets there, under the
- * clique's lock, so the signal never comes before the data.
+ * Only a wait for signals waits for a peer. Data is moved when the sender's stream reaches the put, under the clique's
+ * lock, so the signal never arrives before the data.
  */
 #include "clique.h"
 
@@ -13,7 +13,7 @@ NCCL_FUNCTION(ncclPutSignal)
 NCCL_FUNCTION(ncclSignal)
 NCCL_FUNCTION(ncclWaitSignal)
 
-/* ---- when the stream gets there; under the clique's lock ---- */
+/* ---- execution in the stream; needs the clique's lock ---- */
 
 static ncclResult_t put(ncclComm_t comm, ncclComm_t peer, const struct request *r) {
   size_t bytes = r->count * type_size(r->type);
@@ -30,7 +30,7 @@ static ncclResult_t put(ncclComm_t comm, ncclComm_t peer, const struct request *
 
 ncclResult_t onesided_run(ncclComm_t comm, const struct request *r) {
   ncclComm_t peer = comm->clique->members[r->peer];
-  if (!peer) return ncclSuccess; /* it has gone, and nobody waits for the signal */
+  if (!peer) return ncclSuccess; /* the peer has left: no wait needs the signal */
   ncclResult_t result = r->function == PUT_SIGNAL ? put(comm, peer, r) : ncclSuccess;
   if (result == ncclSuccess) peer->signals[comm->rank]++;
   return result;
@@ -85,7 +85,7 @@ static ncclResult_t check_put(ncclComm_t comm, const struct request *r) {
 static ncclResult_t send_one_sided(struct request r, int sigIdx, int ctx, unsigned int flags, ncclComm_t handle,
                                    cudaStream_t stream, const char *function) {
   ncclComm_t comm;
-  ncclResult_t result = comm_get_carrying(handle, function, &comm);
+  ncclResult_t result = comm_get_usable(handle, function, &comm);
   if (result != ncclSuccess) return group_refuse(result);
   result = check_peer(comm, function, r.peer);
   if (result == ncclSuccess && !type_valid(r.type)) {
@@ -120,7 +120,7 @@ static ncclResult_t check_descriptor(ncclComm_t comm, const ncclWaitSignalDesc_t
     warn("ncclWaitSignal: a descriptor has invalid opCnt %d", d->opCnt);
     return ncclInvalidArgument;
   }
-  ncclResult_t result = check_peer(comm, "WaitSignal", d->peer); /* the real library does not look */
+  ncclResult_t result = check_peer(comm, "WaitSignal", d->peer); /* the real library does not check it */
   if (result == ncclSuccess) result = zero("WaitSignal", "Signal index", d->sigIdx);
   return result == ncclSuccess ? zero("WaitSignal", "Context", d->ctx) : result;
 }
@@ -128,7 +128,7 @@ static ncclResult_t check_descriptor(ncclComm_t comm, const ncclWaitSignalDesc_t
 ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signalDescs, ncclComm_t handle, cudaStream_t stream) {
   ENTER_COLLECTED(ncclWaitSignal);
   ncclComm_t comm;
-  ncclResult_t result = comm_get_carrying(handle, "WaitSignal", &comm);
+  ncclResult_t result = comm_get_usable(handle, "WaitSignal", &comm);
   if (result != ncclSuccess) return group_refuse(result);
   result = check_support();
   if (result == ncclSuccess && (nDesc <= 0 || !signalDescs)) {

@@ -1,10 +1,10 @@
 /*
- * Collectives, send and receive (and the way of the one-sided operations): from the call to the moved bytes.
+ * Collectives, send and receive (and the launch of one-sided operations): from the call to the moved bytes.
  *
- * A call is checked and becomes a request; the requests of one communicator in a group become a plan, one thing for a
- * stream to do. When the stream gets there (again and again, for a captured one) it posts an operation per request: the
- * k-th collective of every rank meets in one slot, the k-th send from a to b meets the k-th receive. Whoever comes last
- * moves the data for all, and the others sleep until that is done or their communicator is aborted.
+ * A call is checked and becomes a request. The requests of one communicator in a group become a plan, one work item of
+ * a stream. When the stream executes it (at every launch, if it was captured), it posts an operation per request: the
+ * k-th collective of every rank enters one slot, the k-th send from a to b is matched with the k-th receive. The last
+ * rank to arrive moves the data for all; the others sleep until that is done or their communicator is aborted.
  */
 #include "clique.h"
 
@@ -37,7 +37,7 @@ struct operation {
   uint64_t number;
   enum state state;
   ncclResult_t result;
-  int64_t until; /* where a time is programmed: when the kernel may end */
+  int64_t until; /* if a kernel time is set: when the kernel may end */
   struct operation *next; /* among the messages */
 };
 
@@ -54,27 +54,27 @@ struct slot {
 
 static const char *at(const void *base, size_t elements, size_t size) { return (const char *)base + elements * size; }
 
-/* One rank's input as it enters the reduction. */
-static const void *operand(struct operation *o, size_t from, size_t count, void *room) {
+/* Returns one rank's input, scaled if the reduction asks for it. */
+static const void *operand(struct operation *o, size_t from, size_t count, void *scaled) {
   const struct request *r = o->request;
   const void *input = at(r->send, from, type_size(r->type));
   if (!r->reduction.scaled) return input;
   const void *scalar = r->reduction.device_scalar ? r->reduction.device_scalar : r->reduction.scalar;
-  type_scale(r->type, room, input, scalar, count);
-  return room;
+  type_scale(r->type, scaled, input, scalar, count);
+  return scaled;
 }
 
 /* Folds [from, from+count) of every rank's input in rank order. */
 static void fold_tile(struct slot *s, int ranks, size_t from, size_t count, void *accumulator) {
   const struct request *r = s->by_rank[0]->request;
-  _Alignas(16) char room[TILE_BYTES];
-  memcpy(accumulator, operand(s->by_rank[0], from, count, room), count * type_size(r->type));
+  _Alignas(16) char scaled[TILE_BYTES];
+  memcpy(accumulator, operand(s->by_rank[0], from, count, scaled), count * type_size(r->type));
   for (int rank = 1; rank < ranks; rank++)
-    type_fold(r->type, r->reduction.kind, accumulator, operand(s->by_rank[rank], from, count, room), count);
+    type_fold(r->type, r->reduction.kind, accumulator, operand(s->by_rank[rank], from, count, scaled), count);
   if (r->reduction.average && type_is_integer(r->type)) type_divide(r->type, accumulator, ranks, count);
 }
 
-/* Reduces `count` elements from `from` on, and puts them at the start of `to`, or for NULL of every rank's output. */
+/* Reduces `count` elements starting at `from` into the start of `to`, or of every rank's output if it is NULL. */
 static void reduce(struct slot *s, int ranks, size_t from, size_t count, void *to) {
   size_t size = type_size(s->by_rank[0]->request->type), tile = TILE_BYTES / size;
   _Alignas(16) char accumulator[TILE_BYTES];
@@ -127,12 +127,12 @@ static void collective_run(struct slot *s, int ranks) {
   }
 }
 
-/* ---- meeting ---- */
+/* ---- matching ---- */
 
 static bool reduces(enum function f) { return f == ALL_REDUCE || f == REDUCE || f == REDUCE_SCATTER; }
 static bool rooted(enum function f) { return f == BROADCAST || f == REDUCE || f == GATHER || f == SCATTER; }
 
-/* Scalars may differ between ranks, as handles of their own operators do; what is computed may not. */
+/* Scalars may differ between ranks, since operators belong to a rank; the computation may not. */
 static bool agree(const struct request *a, const struct request *b) {
   if (a->function != b->function || a->count != b->count || a->type != b->type) return false;
   if (rooted(a->function) && a->peer != b->peer) return false;
@@ -160,10 +160,10 @@ static int64_t now(void) {
   return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
-/* Under the clique's lock. */
+/* Needs the clique's lock. */
 static void set_running(struct operation *o) {
-  int64_t programmed = kernel_nanoseconds();
-  o->until = programmed > 0 ? now() + programmed : 0;
+  int64_t kernel_time = kernel_nanoseconds();
+  o->until = kernel_time > 0 ? now() + kernel_time : 0;
   o->state = RUNNING;
   o->comm->running++;
 }
@@ -187,7 +187,7 @@ static struct slot **slot_numbered(struct clique *c, uint64_t number) {
   return at;
 }
 
-/* The lock is given up while the data moves: nobody else touches operations that are running. */
+/* Releases the lock while the data is moved: no other thread touches running operations. */
 static void post_collective(struct clique *c, struct operation *o) {
   struct slot **at = slot_numbered(c, o->number), *s = *at;
   s->by_rank[o->comm->rank] = o;
@@ -240,8 +240,8 @@ static void post_message(struct clique *c, struct operation *o) {
   set_done(other, result);
 }
 
-/* Whoever waits for signals that are there now goes on. */
-static void waits_settle(struct clique *c) {
+/* Completes the waits whose signals have arrived. */
+static void complete_waits(struct clique *c) {
   for (struct operation **at = &c->waits; *at;) {
     struct operation *o = *at;
     if (signals_take(o->comm, o->request)) {
@@ -265,7 +265,7 @@ static void post_one_sided(struct clique *c, struct operation *o) {
     set_running(o);
     set_done(o, onesided_run(o->comm, o->request));
   }
-  waits_settle(c);
+  complete_waits(c);
 }
 
 static bool one_sided(enum function f) { return f == PUT_SIGNAL || f == SIGNAL || f == WAIT_SIGNAL; }
@@ -287,7 +287,7 @@ static void withdraw_listed(struct operation **at, ncclComm_t comm, const struct
   }
 }
 
-/* Of the operations in [from, to), or of all for NULL. */
+/* Withdraws the posted operations in [from, to), or all if from is NULL. */
 static void withdraw(ncclComm_t comm, const struct operation *from, const struct operation *to) {
   struct clique *c = comm->clique;
   for (struct slot **at = &c->slots; *at;) {
@@ -319,11 +319,11 @@ void slots_free(struct slot *slots) {
   }
 }
 
-/* ---- plans: what a stream is given ---- */
+/* ---- plans: the work items of streams ---- */
 
 struct plan {
   ncclComm_t comm; /* with a reference */
-  bool persistent; /* captured; the communicator counts it until it is released */
+  bool persistent; /* captured; counted by the communicator until it is released */
   size_t count;
   struct request requests[];
 };
@@ -364,7 +364,7 @@ static bool reachable(const struct request *r, const ncclComm_t comm) {
   if (nccl4j_standin_reachable(r->send, input_count(r, comm) * size) &&
       nccl4j_standin_reachable(r->receive, output_count(r, comm) * size))
     return true;
-  warn("%s : a buffer (send %p, receive %p) is not memory of a device, or ends too early", names[r->function], r->send,
+  warn("%s : a buffer (send %p, receive %p) is not memory of a device, or is too short", names[r->function], r->send,
        r->receive);
   return false;
 }
@@ -393,16 +393,17 @@ static void *plan_begin(void *spec) {
   return e;
 }
 
-static bool gone(const ncclComm_t comm) { return comm->clique->members[comm->rank] != comm; }
+static bool has_left(const ncclComm_t comm) { return comm->clique->members[comm->rank] != comm; }
 
 static bool may_post(const ncclComm_t comm) {
-  return !comm->aborted && !comm->silent && !comm->cutting && !gone(comm);
+  return !comm->aborted && !comm->silent && !comm->cancelling && !has_left(comm);
 }
 
 /*
- * Collectives and messages of one group have no order in NCCL. Here the last called is done first, on every rank alike, so
- * that a program that relies on the order of its calls gets other values each time. They are matched as they were called.
- * One-sided operations keep their order. Whether they may be posted is looked at for each, since posting releases the lock.
+ * Collectives and messages of one group have no order in NCCL. Here they are executed in reverse order of the calls, on
+ * every rank alike, so that a program that relies on the order gets wrong values every time. They are matched in the
+ * order of the calls. One-sided operations keep their order. may_post is checked before each, since posting releases
+ * the lock.
  */
 static cudaError_t plan_start(void *execution) {
   struct execution *e = execution;
@@ -428,13 +429,13 @@ static bool all_done(const struct execution *e) {
   return true;
 }
 
-static bool ended_early(const ncclComm_t comm) { return gone(comm) || comm->cutting; }
+static bool ended_early(const ncclComm_t comm) { return has_left(comm) || comm->cancelling; }
 
-/* A sleep ends so much later than asked at most, nearly always. */
+/* How late a sleep usually ends at most, in nanoseconds. */
 #define SLEEP_OVERRUN 300000
 
-/* Under the clique's lock: waits until the programmed time has passed, exactly, or the communicator is aborted. */
-static void outlast(const struct execution *e) {
+/* Waits until the set kernel time has passed, or the communicator is aborted. Needs the clique's lock. */
+static void wait_for_kernel_time(const struct execution *e) {
   ncclComm_t comm = e->plan->comm;
   int64_t until = 0;
   for (size_t i = 0; i < e->plan->count; i++)
@@ -455,14 +456,14 @@ static cudaError_t plan_finish(void *execution) {
   cudaError_t error = cudaSuccess;
   pthread_mutex_lock(&c->lock);
   while (!all_done(e) && !ended_early(comm)) pthread_cond_wait(&comm->changed, &c->lock);
-  outlast(e);
+  wait_for_kernel_time(e);
   for (size_t i = 0; i < e->plan->count; i++)
     if (e->operations[i].result != ncclSuccess) error = cudaErrorLaunchFailure;
   pthread_mutex_unlock(&c->lock);
   return error;
 }
 
-/* Where finish was not reached (another node of a graph's level failed), what was posted must not outlive this. */
+/* Withdraws what was posted if finish was not called, because another node of a graph's level failed. */
 static void plan_end(void *execution) {
   struct execution *e = execution;
   ncclComm_t comm = e->plan->comm;
@@ -513,7 +514,7 @@ static struct plan *plan_of(struct job *first) {
   return plan;
 }
 
-/* All streams that the group names for a communicator wait for each other through the first, as in the real library. */
+/* The streams of a communicator in a group are ordered with the first of them, as in the real library. */
 static cudaError_t order_streams(struct job *first, bool before) {
   cudaError_t error = cudaSuccess;
   for (struct job *job = first->next; job && error == cudaSuccess; job = job->next) {
@@ -564,7 +565,7 @@ ncclResult_t jobs_launch(struct job *first) {
 
 static ncclResult_t check_buffer(ncclComm_t comm, const void *buffer, size_t count, const char *function,
                                  const char *name) {
-  if (count == 0) return ncclSuccess; /* the rank's side of this operation does not use it */
+  if (count == 0) return ncclSuccess; /* this rank does not use the buffer */
   ncclResult_t result = argument_present(buffer, function, name);
   if (result != ncclSuccess || !comm->check_pointers) return result;
   int device = nccl4j_standin_memory_device(buffer);
@@ -609,7 +610,7 @@ static ncclResult_t check_stream(ncclComm_t comm, cudaStream_t handle, struct nc
   return cuda_failure(cudaErrorInvalidResourceHandle);
 }
 
-/* No device here has NVLS. Releases before 2.24 take another algorithm without a word. */
+/* No device here has NVLS. Releases before 2.24 silently use another algorithm. */
 static ncclResult_t algorithm_available(const struct request *r) {
   const char *algorithm = getenv("NCCL_ALGO");
   if (STANDIN_RELEASE < NCCL_VERSION(2, 24, 0) || !algorithm || strncmp(algorithm, "NVLS", 4) != 0) return ncclSuccess;
@@ -619,15 +620,15 @@ static ncclResult_t algorithm_available(const struct request *r) {
 
 static ncclResult_t submit(struct request r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle) {
   ncclComm_t comm;
-  ncclResult_t result = comm_get_carrying(handle, names[r.function], &comm);
+  ncclResult_t result = comm_get_usable(handle, names[r.function], &comm);
   if (result != ncclSuccess) return group_refuse(result);
-  if (!alone_begin(comm)) {
+  if (!exclusive_begin(comm)) {
     object_put(comm);
     return group_refuse(ncclInternalError);
   }
   result = check_request(comm, &r, op);
   if (result == ncclSuccess) result = algorithm_available(&r);
-  alone_end(comm);
+  exclusive_end(comm);
   if (result == ncclSuccess && r.count > 0) return operation_submit(comm, r, stream_handle, result);
   object_put(comm);
   return group_refuse(result);

@@ -1,7 +1,7 @@
 /*
- * Parameters, as of 2.30: a registry of names, each with one type and a value that is read from the environment at
- * every call. What is refused leaves no last error, as in the real library. The six that NCCL publishes are here with their types and defaults, two private ones, and, for tests, one
- * of each integer type.
+ * Parameters, as of 2.30: a registry of names, each with a type and a value that is read from the environment at every
+ * call. A refused call sets no last error, as in the real library. The registry has the six parameters that NCCL
+ * publishes, with their types and defaults, two private ones and, for tests, one of each integer type.
  */
 #include "clique.h"
 
@@ -29,13 +29,13 @@ NCCL_FUNCTION(ncclParamDumpAll)
 enum type { I8, I16, I32, I64, U8, U16, U32, U64, BOOL, CSTR, ENUM };
 static const int sizes[] = {1, 2, 4, 8, 1, 2, 4, 8, 1, 0, 4};
 
-/* The value of a number is its bits, little-endian; `shown` is what it looks like, NULL: the number. */
+/* A numeric value is stored as its bits, little-endian; `text` is its printed form, NULL: the number. */
 struct ncclParamHandle {
   const char *key;
   enum type type;
   bool published;
   uint64_t number;
-  const char *shown;
+  const char *text;
 };
 
 static struct ncclParamHandle registry[] = {
@@ -59,7 +59,7 @@ static struct ncclParamHandle registry[] = {
 #define COUNT (sizeof registry / sizeof *registry)
 #define TEXT_BYTES 512
 
-/* ---- state that NCCL does not lock: two threads in here at once would corrupt it ---- */
+/* ---- state that NCCL does not lock: two threads at once would corrupt it ---- */
 
 static atomic_int inside;
 static _Atomic int64_t overlaps;
@@ -71,7 +71,7 @@ __attribute__((constructor)) static void forget_at_reset(void) { nccl4j_standin_
 
 static struct ncclParamHandle *find(const char *key) {
   if (atomic_fetch_add(&inside, 1) > 0) atomic_fetch_add(&overlaps, 1);
-  usleep(200); /* long enough to be caught */
+  usleep(200); /* long enough for an overlap to be detected */
   struct ncclParamHandle *found = NULL;
   for (size_t i = 0; i < COUNT && !found; i++)
     if (strcmp(registry[i].key, key) == 0) found = &registry[i];
@@ -86,7 +86,7 @@ static bool is_signed(enum type type) { return type <= I64; }
 static void text_of(const struct ncclParamHandle *p, char text[TEXT_BYTES]) {
   const char *set = getenv(p->key);
   if (set) snprintf(text, TEXT_BYTES, "%s", set);
-  else if (p->shown) snprintf(text, TEXT_BYTES, "%s", p->shown);
+  else if (p->text) snprintf(text, TEXT_BYTES, "%s", p->text);
   else if (is_signed(p->type)) snprintf(text, TEXT_BYTES, "%" PRId64, (int64_t)p->number);
   else snprintf(text, TEXT_BYTES, "%" PRIu64, p->number);
 }
@@ -97,14 +97,14 @@ static uint64_t number_of(const struct ncclParamHandle *p) {
   return is_signed(p->type) ? (uint64_t)strtoll(set, NULL, 0) : strtoull(set, NULL, 0);
 }
 
-static ncclResult_t raw(const struct ncclParamHandle *p, void *out, int room, int *length) {
-  if (!out || !length || room <= 0) return ncclInvalidArgument;
+static ncclResult_t raw(const struct ncclParamHandle *p, void *out, int capacity, int *length) {
+  if (!out || !length || capacity <= 0) return ncclInvalidArgument;
   char text[TEXT_BYTES];
   uint64_t number = number_of(p);
   text_of(p, text);
   int size = p->type == CSTR ? (int)strlen(text) + 1 : sizes[p->type];
-  *length = size > room ? 0 : size;
-  if (size > room) return ncclInvalidArgument;
+  *length = size > capacity ? 0 : size;
+  if (size > capacity) return ncclInvalidArgument;
   memcpy(out, p->type == CSTR ? (void *)text : (void *)&number, (size_t)size);
   return ncclSuccess;
 }

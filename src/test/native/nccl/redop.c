@@ -1,4 +1,4 @@
-/* Reduction operators: built in, or made for one communicator (the sum of inputs multiplied by a scalar). */
+/* Reduction operators: built-in, or created for one communicator (the sum of inputs multiplied by a scalar). */
 #include "clique.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 NCCL_FUNCTION(ncclRedOpCreatePreMulSum)
 NCCL_FUNCTION(ncclRedOpDestroy)
 
-#define PER_COMM 4096 /* handles of different communicators differ, so that a foreign one is noticed */
+#define PER_COMM 4096 /* handles of different communicators differ, so that a foreign one is detected */
 
 struct redop {
   int handle;

@@ -1,8 +1,6 @@
 /*
- * Which NCCL this library plays: the one whose headers it is compiled against, or an older one (build --nccl).
- *
- * What an older release does not export, the build leaves out of the library's symbols; the rest of the difference is
- * here.
+ * The NCCL release that this library emulates: the one whose headers it is compiled against, or an older one (build
+ * --nccl). The build omits the symbols that an older release lacks; the other differences are here.
  */
 #ifndef NCCL4J_STANDIN_RELEASE_H
 #define NCCL4J_STANDIN_RELEASE_H
@@ -17,7 +15,7 @@
 /* The float8 types came with 2.24. */
 #define RELEASE_TYPES (STANDIN_RELEASE >= NCCL_VERSION(2, 24, 0) ? (int)ncclNumTypes : (int)ncclFloat8e4m3)
 
-/* So much of a newer ncclConfig_t the release reads; it takes the rest without a word. */
+/* Returns how many bytes of a newer ncclConfig_t the release reads; it silently ignores the rest. */
 static inline size_t release_config_bytes(void) {
   if (STANDIN_RELEASE < NCCL_VERSION(2, 26, 0)) return offsetof(ncclConfig_t, trafficClass);
   if (STANDIN_RELEASE < NCCL_VERSION(2, 27, 0)) return offsetof(ncclConfig_t, commName);

@@ -1,4 +1,4 @@
-/* Ending the operations of a communicator that goes on living, and its rest: revoke, suspend, resume, statistics. */
+/* Revoke, suspend, resume, memory statistics. */
 #include "clique.h"
 
 #include <stdlib.h>
@@ -10,33 +10,33 @@ NCCL_FUNCTION(ncclCommMemStats)
 
 /* ---- revoke ---- */
 
-static void cut_begin(ncclComm_t comm) {
+static void cancel_begin(ncclComm_t comm) {
   pthread_mutex_lock(&comm->clique->lock);
-  comm->cutting = true;
+  comm->cancelling = true;
   pthread_cond_broadcast(&comm->changed);
   pthread_mutex_unlock(&comm->clique->lock);
 }
 
-static void cut_finish(ncclComm_t comm) {
+static void cancel_finish(ncclComm_t comm) {
   pthread_mutex_lock(&comm->clique->lock);
   while (!comm->aborted && comm->executions > 0) pthread_cond_wait(&comm->changed, &comm->clique->lock);
-  comm->cutting = false;
+  comm->cancelling = false;
   pthread_mutex_unlock(&comm->clique->lock);
 }
 
-void operations_cut(ncclComm_t comm) {
-  cut_begin(comm);
-  cut_finish(comm);
+void operations_cancel(ncclComm_t comm) {
+  cancel_begin(comm);
+  cancel_finish(comm);
 }
 
 ncclResult_t revoke_begin(ncclComm_t comm) {
-  cut_begin(comm);
+  cancel_begin(comm);
   return ncclSuccess;
 }
 
-/* Revoking leaves no asynchronous error behind, whatever there was. */
+/* Revoking clears the asynchronous error. */
 ncclResult_t revoke_finish(ncclComm_t comm) {
-  cut_finish(comm);
+  cancel_finish(comm);
   pthread_mutex_lock(&comm->clique->lock);
   comm->failure = ncclSuccess;
   pthread_mutex_unlock(&comm->clique->lock);
@@ -62,7 +62,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t handle, int revokeFlags) {
   return group_refuse(result);
 }
 
-/* ---- suspend and resume: all ranks meet ---- */
+/* ---- suspend and resume: barriers of all ranks ---- */
 
 ncclResult_t barrier_begin(ncclComm_t comm) {
   struct clique *c = comm->clique;
@@ -74,7 +74,7 @@ ncclResult_t barrier_begin(ncclComm_t comm) {
   return ncclSuccess;
 }
 
-/* Under the clique's lock. */
+/* Needs the clique's lock. */
 static ncclResult_t barrier_finish(ncclComm_t comm) {
   struct clique *c = comm->clique;
   while (!comm->aborted && c->barrier_arrivals < comm->barriers * (uint64_t)c->ranks)
@@ -82,7 +82,7 @@ static ncclResult_t barrier_finish(ncclComm_t comm) {
   return comm->aborted ? ncclInternalError : ncclSuccess;
 }
 
-static ncclResult_t rest(ncclComm_t comm, bool suspended) {
+static ncclResult_t set_suspended(ncclComm_t comm, bool suspended) {
   struct clique *c = comm->clique;
   pthread_mutex_lock(&c->lock);
   ncclResult_t result = barrier_finish(comm);
@@ -95,8 +95,8 @@ static ncclResult_t rest(ncclComm_t comm, bool suspended) {
   return result;
 }
 
-ncclResult_t suspend_finish(ncclComm_t comm) { return rest(comm, true); }
-ncclResult_t resume_finish(ncclComm_t comm) { return rest(comm, false); }
+ncclResult_t suspend_finish(ncclComm_t comm) { return set_suspended(comm, true); }
+ncclResult_t resume_finish(ncclComm_t comm) { return set_suspended(comm, false); }
 
 ncclResult_t ncclCommSuspend(ncclComm_t handle, int flags) {
   ENTER_COLLECTED(ncclCommSuspend);
@@ -116,7 +116,7 @@ ncclResult_t ncclCommResume(ncclComm_t handle) {
   return group_submit(job_new(JOB_RESUME, comm));
 }
 
-/* ---- statistics: made up, for there is no memory behind them ---- */
+/* ---- statistics: made up ---- */
 
 #define PERSISTENT_BYTES ((uint64_t)3 << 20)
 #define BYTES_PER_RANK ((uint64_t)4 << 20)

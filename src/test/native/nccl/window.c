@@ -1,8 +1,8 @@
 /*
  * Windows: memory that all ranks of a communicator register together, so that peers may write to it.
  *
- * The k-th registration of every rank meets, as splits do; a rank that fails in between leaves its peers waiting, as in
- * the real library. A window's handle is good in the communicator that made it, on the rank that made it.
+ * The k-th registrations of all ranks belong together, as with splits; a rank that fails leaves its peers waiting, as
+ * in the real library. A window's handle is valid on the rank and in the communicator that created it.
  */
 #include "clique.h"
 
@@ -12,36 +12,36 @@ NCCL_FUNCTION(ncclCommWindowRegister)
 NCCL_FUNCTION(ncclCommWindowDeregister)
 NCCL_FUNCTION(ncclWinGetUserPtr)
 
-/* The number-th registration of a clique, while its ranks come together. */
-struct meeting {
+/* A collective registration while its ranks arrive. */
+struct window_registration {
   uint64_t number;
   int arrived, left;
   bool complete;
-  struct meeting *next;
+  struct window_registration *next;
 };
 
-static struct meeting *meeting_numbered(struct clique *c, uint64_t number) {
-  for (struct meeting *m = c->meetings; m; m = m->next)
+static struct window_registration *window_registration_numbered(struct clique *c, uint64_t number) {
+  for (struct window_registration *m = c->window_registrations; m; m = m->next)
     if (m->number == number) return m;
-  struct meeting *m = calloc(1, sizeof *m);
+  struct window_registration *m = calloc(1, sizeof *m);
   m->number = number;
-  m->next = c->meetings;
-  c->meetings = m;
+  m->next = c->window_registrations;
+  c->window_registrations = m;
   return m;
 }
 
-static void meeting_remove(struct clique *c, struct meeting *gone) {
-  struct meeting **at = &c->meetings;
+static void window_registration_remove(struct clique *c, struct window_registration *gone) {
+  struct window_registration **at = &c->window_registrations;
   while (*at != gone) at = &(*at)->next;
   *at = gone->next;
   free(gone);
 }
 
-void meetings_free(struct meeting *meetings) {
-  while (meetings) {
-    struct meeting *next = meetings->next;
-    free(meetings);
-    meetings = next;
+void window_registrations_free(struct window_registration *window_registrations) {
+  while (window_registrations) {
+    struct window_registration *next = window_registrations->next;
+    free(window_registrations);
+    window_registrations = next;
   }
 }
 
@@ -54,14 +54,14 @@ void windows_free(struct ncclWindow_vidmem *windows) {
   }
 }
 
-/* From here on the communicator owns it. */
+/* Makes the communicator own the window. */
 static void window_link(ncclComm_t comm, struct ncclWindow_vidmem *window) {
   window->next = comm->windows;
   comm->windows = window;
   nccl4j_standin_count(KIND_WINDOW, 1);
 }
 
-/* Returns the window, alone and the caller's to free, or NULL where this rank does not have it. */
+/* Returns the window, unlinked and owned by the caller, or NULL if this rank does not have it. */
 static struct ncclWindow_vidmem *window_unlink(ncclComm_t comm, ncclWindow_t handle) {
   struct ncclWindow_vidmem **at = &comm->windows;
   while (*at && *at != handle) at = &(*at)->next;
@@ -114,31 +114,32 @@ ncclResult_t window_begin(struct job *job) {
   job->window->number = comm->registered_windows++;
   if (result == ncclSuccess && !comm->silent && !comm->aborted) {
     window_link(comm, job->window); /* a peer may write to it as soon as the last rank has arrived */
-    job->meeting = meeting_numbered(c, job->window->number);
-    job->meeting->complete = ++job->meeting->arrived == c->ranks;
-    if (job->meeting->complete) clique_wake(c);
+    job->window_registration = window_registration_numbered(c, job->window->number);
+    job->window_registration->complete = ++job->window_registration->arrived == c->ranks;
+    if (job->window_registration->complete) clique_wake(c);
   }
   pthread_mutex_unlock(&c->lock);
   return result;
 }
 
-/* Under the lock: this rank has its window, or gives up. */
-static void meeting_leave(struct clique *c, struct meeting *m) {
+/* Called when this rank has its window, or gives up. Needs the clique's lock. */
+static void window_registration_leave(struct clique *c, struct window_registration *m) {
   if (!m->complete) m->arrived--;
   else m->left++;
-  if (m->complete ? m->left == c->ranks : m->arrived == 0) meeting_remove(c, m);
+  if (m->complete ? m->left == c->ranks : m->arrived == 0) window_registration_remove(c, m);
 }
 
 ncclResult_t window_finish(struct job *job) {
   ncclComm_t comm = job->comm;
   struct clique *c = comm->clique;
   pthread_mutex_lock(&c->lock);
-  while (!comm->aborted && !(job->meeting && job->meeting->complete)) pthread_cond_wait(&comm->changed, &c->lock);
+  while (!comm->aborted && !(job->window_registration && job->window_registration->complete))
+    pthread_cond_wait(&comm->changed, &c->lock);
   bool aborted = comm->aborted;
-  if (job->meeting) {
-    meeting_leave(c, job->meeting);
+  if (job->window_registration) {
+    window_registration_leave(c, job->window_registration);
     if (aborted) windows_free(window_unlink(comm, job->window));
-    else *job->window_out = job->window; /* after an abort the memory may be gone */
+    else *job->window_out = job->window; /* after an abort the memory may have been freed */
   }
   pthread_mutex_unlock(&c->lock);
   if (aborted) warn("the registration of a window was aborted");

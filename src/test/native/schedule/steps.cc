@@ -1,9 +1,9 @@
-// Prints the steps that NCCL's own source makes of an all-reduce: who receives, folds and sends which elements.
+// Prints the steps of an all-reduce according to NCCL's own source: which rank receives, reduces and sends what.
 //
-// The pieces of NCCL (nccl_*.inc) are cut out of a checkout by NcclSourceTest, which also writes what is to be run to
-// standard input, one all-reduce a line: algorithm, ranks, channels, protocol, elements, bytes of an element, bytes of a
-// chunk, ranks per node, pattern, and the ranks in their order. Everything here only makes those pieces compile on a
-// host, with primitives that write down what they are told.
+// NcclSourceTest extracts the parts of NCCL (nccl_*.inc) from a checkout and writes the all-reduces to run to standard
+// input, one per line: algorithm, ranks, channels, protocol, elements, bytes per element, bytes per chunk, ranks per
+// node, pattern, and the ranks in their order. The code here only makes those parts compile on a host, with primitives
+// that record their calls.
 #include <sys/types.h>
 
 #include <algorithm>
@@ -99,7 +99,7 @@ struct Run {
   bool ring() const { return algorithm == "ring"; }
 };
 
-// As topoGetAlgoInfo and scheduleCollTasksToPlan do for a task that is alone.
+// Does what topoGetAlgoInfo and scheduleCollTasksToPlan do for a single task.
 static ncclDevWorkColl divide(const Run& run) {
   const size_t elementSize = run.elementBytes, nBytes = run.count * elementSize;
   int nc = run.channels;
@@ -127,7 +127,7 @@ static ncclDevWorkColl divide(const Run& run) {
 struct Graph { int pattern; };
 struct TopoRanks { int treeToParent[MAXCHANNELS], treeToChild0[MAXCHANNELS], treeToChild1[MAXCHANNELS]; };
 
-// As ncclTopoPreset does for one rank of a node, on one channel.
+// Does what ncclTopoPreset does for one rank of a node, on one channel.
 static void preset(ncclChannel* channel, TopoRanks* topoRanks, int c, const int* treeIntra, int i, int localRanks,
                    int pattern) {
   Graph graph = {localRanks == 1 ? static_cast<int>(NCCL_TOPO_PATTERN_TREE) : pattern};
@@ -160,7 +160,7 @@ static std::vector<ncclComm> connect(const Run& run) {
 
 template <typename T, int Proto> static void reduce(const Run& run, ncclDevWorkColl* work) {
   if (run.ring()) return runRing<T, int, Protocol<Proto>>(0, 512, work);
-  // The root does both ways at once; of other ranks the first threads go up, the last ones down.
+  // The root reduces and broadcasts at once; on other ranks the first threads reduce, the last ones broadcast.
   runTreeSplit<T, int, Protocol<Proto>>(0, 512, work);
   if (ncclShmem.channel.tree.up != -1) runTreeSplit<T, int, Protocol<Proto>>(511, 512, work);
 }

@@ -1,9 +1,9 @@
 /**
- * NDArrays of DJL's PyTorch engine as buffers of nccl4j, without a copy.
+ * NDArrays of DJL's PyTorch engine as nccl4j buffers, without a copy.
  *
- * <p>DJL has no module descriptors of its own, is here under automatic names, and is best left on
- * the class path: its native jars have names that no module can have. Start Java with {@code
- * --enable-native-access=ALL-UNNAMED} there.
+ * <p>DJL has no module descriptors and is required by its automatic module names. It is best used
+ * on the class path, since the names of its native jars are not valid module names; start Java with
+ * {@code --enable-native-access=ALL-UNNAMED} there.
  */
 @SuppressWarnings({"requires-automatic", "requires-transitive-automatic"})
 module io.nccl4j.djl {

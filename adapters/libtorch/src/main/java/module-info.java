@@ -1,8 +1,8 @@
 /**
- * Tensors of libtorch as buffers of nccl4j, without a copy, for every Java framework that can tell
- * the address of an {@code at::Tensor}.
+ * Tensors of libtorch as nccl4j buffers, without a copy, for any Java framework that exposes the
+ * address of an {@code at::Tensor}.
  *
- * <p>It calls native code: start Java with {@code --enable-native-access=io.nccl4j.libtorch}.
+ * <p>Calls native code: start Java with {@code --enable-native-access=io.nccl4j.libtorch}.
  */
 module io.nccl4j.libtorch {
   requires transitive io.nccl4j;

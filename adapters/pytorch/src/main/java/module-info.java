@@ -1,5 +1,5 @@
 /**
- * Tensors of the JavaCPP presets for PyTorch as buffers of nccl4j, without a copy.
+ * Tensors of the JavaCPP presets for PyTorch as nccl4j buffers, without a copy.
  *
  * <p>Start Java with {@code
  * --enable-native-access=io.nccl4j.libtorch,org.bytedeco.javacpp,org.bytedeco.openblas,org.bytedeco.pytorch},

@@ -335,6 +335,17 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
+   * Creates a communicator whose ranks are all in this process with the default configuration, as
+   * {@link #newCommunicators(int[], CommunicatorConfig)} does.
+   *
+   * @param devices the device of each rank; at least one
+   * @return the communicator of each rank, in rank order; the caller closes them
+   */
+  public CommunicatorList newCommunicators(int... devices) {
+    return newCommunicators(devices, CommunicatorConfig.defaults());
+  }
+
+  /**
    * Creates a communicator whose ranks are all in this process, one per listed device, in the order
    * of the list. The ranks connect concurrently, each in its own thread. C: as {@code
    * ncclCommInitAll}, by {@code ncclCommInitRankConfig}.
@@ -344,18 +355,18 @@ public final class Backend implements AutoCloseable {
    * calls the same collective outside a group for two ranks, the second call throws an {@link
    * IllegalStateException}. With a thread for each rank, no group is needed.
    *
-   * @param config timeout, name and whether blocking; its device is ignored
    * @param devices the device of each rank; at least one
+   * @param config timeout, name and whether blocking; its device is not used
    * @return the communicator of each rank, in rank order; the caller closes them
    * @throws IllegalArgumentException if {@code devices} is empty or contains an index that does not
    *     exist
    * @throws IllegalStateException if called in a group, or if the backend is closed
    * @throws NcclException if the library reports an error, or the timeout expires
    */
-  public List<Communicator> newCommunicators(CommunicatorConfig config, int... devices) {
+  public CommunicatorList newCommunicators(int[] devices, CommunicatorConfig config) {
     checkOpen();
-    Objects.requireNonNull(config, "config");
     Objects.requireNonNull(devices, "devices");
+    Objects.requireNonNull(config, "config");
     if (devices.length == 0) {
       throw new IllegalArgumentException("devices is empty; there must be one for each rank");
     }
@@ -374,7 +385,7 @@ public final class Backend implements AutoCloseable {
             made.add(newCommunicator(id, devices.length, rank, config.withDevice(devices[rank])));
           }
         });
-    return List.copyOf(made);
+    return new CommunicatorList(made);
   }
 
   /**
@@ -411,8 +422,8 @@ public final class Backend implements AutoCloseable {
    * @throws java.util.concurrent.CancellationException if this thread is interrupted while it
    *     waits; the ranks are then ended, and the interrupt status stays set
    */
-  public <X extends Exception> void runRanks(
-      int ranks, RankBody<X> body, CommunicatorConfig config) throws X {
+  public <X extends Exception> void runRanks(int ranks, RankBody<X> body, CommunicatorConfig config)
+      throws X {
     checkMakes("runRanks");
     Arguments.atLeast(ranks, "ranks", 1);
     Objects.requireNonNull(body, "body");

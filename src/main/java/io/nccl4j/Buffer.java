@@ -290,7 +290,7 @@ public final class Buffer implements AutoCloseable {
           "address is 0x%x; it must be a multiple of %d, the size of %s"
               .formatted(address, type.bytes(), type));
     }
-        MemoryOwner owner = new MemoryOwner(release, memoryType.deviceType.deviceKey(device));
+    MemoryOwner owner = new MemoryOwner(release, memoryType.deviceType.deviceKey(device));
     return new Buffer(owner, false, memoryType, memory, type, count, device);
   }
 
@@ -623,7 +623,7 @@ public final class Buffer implements AutoCloseable {
   }
 
   /** Returns whether the buffer is open and has this device key. */
-    boolean isAt(int deviceKey) {
+  boolean isAt(int deviceKey) {
     return owner.isAt(deviceKey);
   }
 
@@ -651,7 +651,7 @@ public final class Buffer implements AutoCloseable {
 
   /** Returns whether the first bytes of this buffer and the first bytes of another overlap. */
   boolean overlaps(long bytes, Buffer other, long otherBytes) {
-        long start = memory.address();
+    long start = memory.address();
     long otherStart = other.memory.address();
     return start < otherStart + otherBytes && otherStart < start + bytes;
   }

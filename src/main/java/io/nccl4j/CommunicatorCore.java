@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.BackendDriver;
 import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
@@ -21,7 +22,6 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Function;
-import org.apache.logging.log4j.LogManager;
 
 /**
  * The state of a {@link Communicator}: its rank and driver, its life cycle, and the streams and
@@ -543,7 +543,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     try {
       stream.releaseIfAbandoned();
     } catch (NcclException | CudaException e) {
-      LogManager.getLogger("io.nccl4j.Communicator").warn("{} could not be released", stream, e);
+      Loggers.of("io.nccl4j.Communicator").warn("{} could not be released", stream, e);
     }
   }
 

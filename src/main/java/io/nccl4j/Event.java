@@ -92,7 +92,7 @@ public final class Event implements AutoCloseable {
   }
 
   /** Sets the last recording; null while a stream is about to record this event. */
-    void setRecord(Recording recording) {
+  void setRecord(Recording recording) {
     record = recording;
   }
 
@@ -140,7 +140,7 @@ public final class Event implements AutoCloseable {
    * Returns the exception of a wait that timed out; it names the communicators that use the stream.
    */
   private NcclException timedOut(String function, Duration timeout, String waitedFor) {
-        Recording last = record;
+    Recording last = record;
     Stream stream = last == null ? null : last.fence().stream();
     return stream == null
         ? new NcclTimeoutException(function, timeout, waitedFor)

@@ -279,7 +279,7 @@ public final class Group {
     Objects.requireNonNull(body, "body");
     Group group = ofThread();
     if (group.depth > 0) {
-            throw new IllegalStateException(
+      throw new IllegalStateException(
           "operations cannot be recorded within a group; end the group first");
     }
     try {

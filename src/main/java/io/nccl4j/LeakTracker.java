@@ -1,7 +1,7 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Loggers;
 import java.lang.ref.Cleaner;
-import org.apache.logging.log4j.LogManager;
 
 /**
  * Logs a warning when an object is garbage-collected without having been closed, with the stack
@@ -74,7 +74,7 @@ final class LeakTracker {
       return;
     }
     try {
-      LogManager.getLogger(LeakTracker.class)
+      Loggers.of(LeakTracker.class)
           .warn(
               "{} is no longer reachable but was never closed; its resources outside the Java heap"
                   + " stay allocated until the process exits",

@@ -72,7 +72,7 @@ final class MemoryOwner {
     return true;
   }
 
-    void usedBy(StreamFence fence, long value) {
+  void usedBy(StreamFence fence, long value) {
     Use use = last;
     if (use.fence != fence) {
       use = useBy(fence);
@@ -80,7 +80,7 @@ final class MemoryOwner {
     use.advance(value);
   }
 
-    private Use useBy(StreamFence fence) {
+  private Use useBy(StreamFence fence) {
     // A buffer that alternates between two streams gets here each time, so nothing is allocated.
     for (Use use : uses) {
       if (use.fence == fence) {
@@ -130,7 +130,7 @@ final class MemoryOwner {
   }
 
   /** Returns whether the memory is open and has this device key. */
-    boolean isAt(int key) {
+  boolean isAt(int key) {
     return deviceKey == key;
   }
 

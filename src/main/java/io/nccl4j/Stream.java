@@ -93,7 +93,7 @@ public final class Stream implements AutoCloseable {
   }
 
   /** Returns whether the stream is open and has this device key. */
-    boolean isAt(int key) {
+  boolean isAt(int key) {
     return deviceKey == key;
   }
 
@@ -142,7 +142,7 @@ public final class Stream implements AutoCloseable {
   void reportingAborts(Runnable wait) {
     try {
       wait.run();
-        } catch (CommunicatorAbortedException aborted) {
+    } catch (CommunicatorAbortedException aborted) {
       users.removeAborted();
       draining = true;
       throw aborted;
@@ -266,7 +266,7 @@ public final class Stream implements AutoCloseable {
 
   /** Throws unless the current thread is capturing this stream. */
   void checkCapturedHere() {
-        Thread capturing = capturedBy;
+    Thread capturing = capturedBy;
     if (capturing != Thread.currentThread()) {
       throw new IllegalStateException(
           // Null if the capture has just ended.
@@ -348,7 +348,7 @@ public final class Stream implements AutoCloseable {
     uses(one, another, fence.fenceValue());
   }
 
-    private void uses(Buffer one, Buffer another, long value) {
+  private void uses(Buffer one, Buffer another, long value) {
     if (one != null) {
       one.usedBy(fence, value);
     }
@@ -359,7 +359,7 @@ public final class Stream implements AutoCloseable {
 
   /** Records the buffers of an operation just enqueued; each may be null. */
   void trackOperands(Buffer send, Buffer recv, Buffer scalar) {
-        long value = fence.fenceValue();
+    long value = fence.fenceValue();
     uses(send, recv, value);
     uses(scalar, null, value);
     fence.collective(value);
@@ -400,7 +400,7 @@ public final class Stream implements AutoCloseable {
         return true;
       }
       return !users.anyLaunching() && driver.idle();
-        } catch (NcclTimeoutException stillDraining) {
+    } catch (NcclTimeoutException stillDraining) {
       return false;
     } catch (CudaException broken) {
       // A failed device does no more work; a wait for the stream throws the failure.

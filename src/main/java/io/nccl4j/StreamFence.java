@@ -1,11 +1,11 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Loggers;
 import java.lang.ref.WeakReference;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.logging.log4j.LogManager;
 
 /**
  * Tracks the completed work of a stream, so that memory is not freed while pending work uses it.
@@ -156,7 +156,7 @@ final class StreamFence {
       // Logged, because the waiting thread is not concerned, and close() has already thrown. The
       // action may be the caller's code; its failure must not prevent other memory from being
       // freed.
-      LogManager.getLogger(StreamFence.class)
+      Loggers.of(StreamFence.class)
           .warn("{}: an object that was closed while in use could not be released", this, e);
     }
   }

@@ -26,9 +26,9 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /**
- * Which packages may depend on which: the contract on what drivers implement for it, {@code nccl}
- * and {@code cuda} on {@code internal} and the bindings; the reference on the contract, {@code
- * schedule} and {@code internal.auth} alone. All may use {@code internal.util}.
+ * Tests the dependencies between packages: the contract depends on the driver interfaces, {@code
+ * nccl} and {@code cuda} on {@code internal} and the bindings, the reference on the contract,
+ * {@code schedule} and {@code internal.auth} only. All packages may use {@code internal.util}.
  */
 class ArchitectureTest {
   private static final String CONTRACT = "io.nccl4j";
@@ -61,11 +61,11 @@ class ArchitectureTest {
           .withImportOption(location -> !location.contains("test-fixtures"))
           .importPackages(CONTRACT);
 
-  private static final DescribedPredicate<JavaClass> OURS =
+  private static final DescribedPredicate<JavaClass> HAND_WRITTEN =
       resideInAPackage("io.nccl4j..").and(not(resideInAPackage(BINDINGS)));
 
   @Test
-  void theScheduleDependsOnTheSharedChecksAlone() {
+  void scheduleDependsOnUtilOnly() {
     classes()
         .that()
         .resideInAPackage(SCHEDULE)
@@ -75,7 +75,7 @@ class ArchitectureTest {
   }
 
   @Test
-  void theReferenceDependsOnTheContractScheduleAndAuth() {
+  void referenceDependsOnContractScheduleAndAuth() {
     onlyDepends(REFERENCE, CONTRACT, SPI, REFERENCE, REFERENCE_PARTS, SCHEDULE, AUTH);
     onlyDepends(REFERENCE_PARTS, CONTRACT, SPI, REFERENCE_PARTS, SCHEDULE, AUTH);
     noClasses()
@@ -92,7 +92,7 @@ class ArchitectureTest {
   }
 
   @Test
-  void partsOfTheReferenceDependOnThoseBelow() {
+  void referencePackagesAreLayered() {
     String reduce = REFERENCE_PART + "reduce";
     onlyDepends(reduce, CONTRACT, reduce);
     String transport = REFERENCE_PART + "transport";
@@ -108,13 +108,13 @@ class ArchitectureTest {
   }
 
   @Test
-  void theRendezvousDependsOnTheContractItsProtocolsAndAuth() {
+  void rendezvousDependsOnContractProtocolsAndAuth() {
     onlyDepends(RENDEZVOUS, CONTRACT, RENDEZVOUS, PROTOCOLS, AUTH);
     onlyDepends(PROTOCOLS, CONTRACT, PROTOCOLS, AUTH);
   }
 
   @Test
-  void theProtocolsOfTheRendezvousDoNotKnowEachOther() {
+  void rendezvousProtocolsAreIndependent() {
     for (String protocol : List.of("tcp", "file", "torch")) {
       String own = "io.nccl4j.internal.rendezvous." + protocol;
       onlyDepends(own, CONTRACT, "io.nccl4j.internal.rendezvous", own, AUTH);
@@ -123,7 +123,7 @@ class ArchitectureTest {
   }
 
   @Test
-  void authDependsOnNothing() {
+  void authDependsOnUtilOnly() {
     onlyDepends(AUTH, AUTH);
   }
 
@@ -138,12 +138,12 @@ class ArchitectureTest {
   }
 
   @Test
-  void trainingDependsOnTheContractAlone() {
+  void trainingDependsOnContractOnly() {
     onlyDepends(TRAINING, CONTRACT, TRAINING);
   }
 
   @Test
-  void theContractKnowsItsBackendsThroughOneClass() {
+  void contractRefersToBackendsInOneClass() {
     classes()
         .that()
         .resideInAnyPackage(CONTRACT, SPI)
@@ -157,14 +157,14 @@ class ArchitectureTest {
   }
 
   @Test
-  void whatDelegatesToDriversIsFinal() {
+  void facadesAreFinal() {
     for (Class<?> facade : FACADES) {
       assertTrue(Modifier.isFinal(facade.getModifiers()), facade::getName);
     }
   }
 
   @Test
-  void driversSeeNothingThatDelegatesToDrivers() {
+  void driversDoNotDependOnFacades() {
     DescribedPredicate<JavaClass> driver =
         DescribedPredicate.or(
             assignableTo(BackendDriver.class),
@@ -183,7 +183,7 @@ class ArchitectureTest {
   }
 
   @Test
-  void theNcclBackendDependsOnWhatLiesBelow() {
+  void ncclPackagesAreLayered() {
     onlyDepends(NCCL, CONTRACT, SPI, NCCL, CUDA, INTERNAL_CUDA, INTERNAL, BINDINGS);
     onlyDepends(CUDA, CONTRACT, SPI, CUDA, INTERNAL_CUDA, INTERNAL, BINDINGS);
     onlyDepends(INTERNAL_CUDA, CONTRACT, SPI, INTERNAL_CUDA, INTERNAL, BINDINGS);
@@ -192,17 +192,17 @@ class ArchitectureTest {
   }
 
   @Test
-  void nobodyElseTouchesTheBindingsOrTheInternals() {
+  void onlyNcclPackagesUseBindingsAndInternals() {
     noClasses()
-        .that(OURS.and(not(resideInAnyPackage(NCCL, CUDA, INTERNAL_CUDA, INTERNAL))))
+        .that(HAND_WRITTEN.and(not(resideInAnyPackage(NCCL, CUDA, INTERNAL_CUDA, INTERNAL))))
         .should(dependOnClassesThat(resideInAnyPackage(BINDINGS, INTERNAL_CUDA, INTERNAL)))
         .check(LIBRARY);
   }
 
   @Test
-  void namesSayWhatAClassIs() {
+  void vagueClassNamesAreAbsent() {
     noClasses()
-        .that(OURS)
+        .that(HAND_WRITTEN)
         .should()
         .haveSimpleNameEndingWith("Impl")
         .orShould()
@@ -217,9 +217,9 @@ class ArchitectureTest {
   }
 
   @Test
-  void theLibraryLogsThroughLog4jAndPrintsNothing() {
+  void libraryLogsThroughLog4jOnly() {
     noClasses()
-        .that(OURS)
+        .that(HAND_WRITTEN)
         .should()
         .dependOnClassesThat()
         .resideInAPackage("java.util.logging..")
@@ -233,26 +233,26 @@ class ArchitectureTest {
   }
 
   @Test
-  void everyPackageSaysWhatBelongsThere() {
+  void everyPackageHasPackageInfo() {
     assertTrue(LIBRARY.contain(Communicator.class), "the library's classes were not found");
     Path sources = Path.of(System.getProperty("basedir", "."), "src/main/java");
-    List<String> silent =
+    List<String> undocumented =
         LIBRARY.stream()
-            .filter(OURS)
+            .filter(HAND_WRITTEN)
             .map(JavaClass::getPackageName)
             .distinct()
             .filter(
                 name ->
                     !Files.exists(sources.resolve(name.replace('.', '/') + "/package-info.java")))
             .toList();
-    assertTrue(silent.isEmpty(), () -> "without package-info: " + silent);
+    assertTrue(undocumented.isEmpty(), () -> "without package-info: " + undocumented);
   }
 
-  private static void onlyDepends(String room, String... allowed) {
+  private static void onlyDepends(String packages, String... allowed) {
     DescribedPredicate<JavaClass> permitted = resideInAnyPackage(allowed);
     classes()
         .that()
-        .resideInAPackage(room)
+        .resideInAPackage(packages)
         .should()
         .onlyDependOnClassesThat(
             permitted.or(resideInAPackage(UTIL)).or(resideInAnyPackage(PLATFORM)))

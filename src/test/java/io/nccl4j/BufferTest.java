@@ -14,12 +14,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
-/** Views of foreign memory, which need no backend. */
+/** Tests buffers over foreign memory, which need no backend. */
 class BufferTest {
   private final AtomicInteger released = new AtomicInteger();
 
   @Test
-  void aDeviceAddressIsNeverTouched() {
+  void deviceAddressIsNotDereferenced() {
     Buffer buffer =
         Buffer.ofDeviceAddress(0x7000, DataType.FLOAT32, 10, 1, released::incrementAndGet);
     assertEquals(0x7000, buffer.address());
@@ -32,7 +32,7 @@ class BufferTest {
   }
 
   @Test
-  void theOwnerIsToldOnceAndOnlyByTheBufferItself() {
+  void releaseRunsOnceAndNotForSlices() {
     Buffer buffer =
         Buffer.ofDeviceAddress(0x7000, DataType.FLOAT32, 10, 0, released::incrementAndGet);
     Buffer view = buffer.slice(0, 1);
@@ -45,32 +45,36 @@ class BufferTest {
   }
 
   @Test
-  void hostMemoryMustBeWritableAndOpenToAllThreads() {
+  void hostMemoryMustBeWritableAndShared() {
     try (Arena confined = Arena.ofConfined();
         Arena shared = Arena.ofShared()) {
-      Throwable mine =
+      Throwable confinedError =
           assertThrows(
               IllegalArgumentException.class,
               () -> Buffer.ofHostSegment(confined.allocate(8, 8), DataType.INT64, 1, 0, () -> {}));
-      assertTrue(mine.getMessage().startsWith("memory belongs to one thread"), mine::toString);
-      Throwable constant =
+      assertTrue(
+          confinedError.getMessage().startsWith("memory belongs to one thread"),
+          confinedError::toString);
+      Throwable readOnlyError =
           assertThrows(
               IllegalArgumentException.class,
               () ->
                   Buffer.ofPinnedSegment(
                       shared.allocate(8, 8).asReadOnly(), DataType.INT64, 1, () -> {}));
-      assertEquals("memory is read-only; a buffer needs writable memory", constant.getMessage());
+      assertEquals(
+          "memory is read-only; a buffer needs writable memory", readOnlyError.getMessage());
     }
   }
 
   @Test
-  void anAddressMustBeThatOfAnElement() {
-    Throwable crooked =
+  void addressMustBeAligned() {
+    Throwable misaligned =
         assertThrows(
             IllegalArgumentException.class,
             () -> Buffer.ofDeviceAddress(0x7001, DataType.FLOAT32, 1, 0));
     assertEquals(
-        "address is 0x7001; it must be a multiple of 4, the size of FLOAT32", crooked.getMessage());
+        "address is 0x7001; it must be a multiple of 4, the size of FLOAT32",
+        misaligned.getMessage());
     Throwable zero =
         assertThrows(
             IllegalArgumentException.class,
@@ -80,7 +84,7 @@ class BufferTest {
   }
 
   @Test
-  void countAndDeviceMustBePossible() {
+  void negativeCountAndDeviceAreRefused() {
     Throwable count =
         assertThrows(
             IllegalArgumentException.class,
@@ -110,7 +114,7 @@ class BufferTest {
               () -> Buffer.ofHostSegment(memory, DataType.FLOAT32, 5, 0, () -> {}));
       assertEquals("memory has 16 bytes; 5 elements of FLOAT32 need 20", tooSmall.getMessage());
       Buffer three = Buffer.ofHostSegment(memory, DataType.FLOAT32, 3, 0, () -> {});
-      assertEquals(12, three.segment().byteSize(), "no more than the elements");
+      assertEquals(12, three.segment().byteSize(), "the segment ends with the last element");
       assertThrows(
           IllegalArgumentException.class,
           () -> Buffer.ofHostSegment(memory, DataType.FLOAT32, 3, -2, () -> {}));
@@ -118,7 +122,7 @@ class BufferTest {
   }
 
   @Test
-  void memoryThatWasFreedIsRefused() {
+  void freedMemoryIsRefused() {
     MemorySegment memory;
     try (Arena arena = Arena.ofShared()) {
       memory = arena.allocate(16, 8);
@@ -143,7 +147,7 @@ class BufferTest {
   }
 
   @Test
-  void aHeldBufferIsNotClosedUntilEveryHoldIsLetGo() {
+  void retainedBufferCannotBeClosed() {
     Buffer buffer =
         Buffer.ofDeviceAddress(0x7000, DataType.FLOAT32, 10, 1, released::incrementAndGet);
     Buffer.Retention first = buffer.retain("the first holder");
@@ -165,20 +169,20 @@ class BufferTest {
   }
 
   @Test
-  void aClosedBufferLetsGoOfWhatItsReleaseHeld() throws InterruptedException {
+  void closedBufferDropsItsReleaseAction() throws InterruptedException {
     CompletableFuture<WeakReference<Object>> tensor = new CompletableFuture<>();
     Buffer buffer = ofTensor(tensor);
-    WeakReference<Object> held = tensor.join();
+    WeakReference<Object> tensorReference = tensor.join();
     buffer.close();
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
-    while (held.get() != null && System.nanoTime() < end) {
+    while (tensorReference.get() != null && System.nanoTime() < end) {
       System.gc();
       Thread.sleep(1);
     }
-    assertNull(held.get(), () -> "held by " + buffer);
+    assertNull(tensorReference.get(), () -> "still referenced by " + buffer);
   }
 
-  /** Makes a buffer whose release alone holds an object. */
+  /** Returns a buffer whose release action holds the only reference to an object. */
   private static Buffer ofTensor(CompletableFuture<WeakReference<Object>> made) {
     byte[] tensor = new byte[1 << 20];
     made.complete(new WeakReference<>(tensor));

@@ -9,13 +9,13 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
-/** A Java process of its own, for what would spoil the tests' process. */
+/** Runs a program in a separate JVM, where its side effects do not disturb other tests. */
 public final class ChildJvm {
-  private static final int LONGEST_SECONDS = 60;
+  private static final int TIMEOUT_SECONDS = 60;
 
   private ChildJvm() {}
 
-  /** Runs a program to its end, with this process's libraries; returns its output. */
+  /** Runs a program with this process's native libraries; returns its standard output. */
   public static String run(Class<?> program, List<String> options, String... arguments)
       throws Exception {
     List<String> command = new ArrayList<>();
@@ -39,14 +39,15 @@ public final class ChildJvm {
         new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
     try {
       CompletableFuture<String> output = CompletableFuture.supplyAsync(() -> read(process));
-      if (!process.waitFor(LONGEST_SECONDS, TimeUnit.SECONDS)) {
-        throw new AssertionError(program.getSimpleName() + " hangs");
+      if (!process.waitFor(TIMEOUT_SECONDS, TimeUnit.SECONDS)) {
+        throw new AssertionError(
+            program.getSimpleName() + " did not exit within " + TIMEOUT_SECONDS + " s");
       }
-      String said = output.get(LONGEST_SECONDS, TimeUnit.SECONDS);
+      String text = output.get(TIMEOUT_SECONDS, TimeUnit.SECONDS);
       if (process.exitValue() != 0) {
-        throw new AssertionError("exit " + process.exitValue() + ":\n" + said);
+        throw new AssertionError("exit " + process.exitValue() + ":\n" + text);
       }
-      return said;
+      return text;
     } finally {
       process.destroyForcibly();
     }
@@ -56,7 +57,7 @@ public final class ChildJvm {
     try {
       return new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
     } catch (IOException e) {
-      return "its output could not be read: " + e;
+      return "reading the output failed: " + e;
     }
   }
 }

@@ -17,7 +17,7 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
-/** What the opening of a backend initializes, so that no first operation has to. */
+/** Tests that opening a backend initializes every class which a first operation would. */
 class ClassInitializationTest {
   private static final String PACKAGE = "io.nccl4j.";
 
@@ -28,14 +28,14 @@ class ClassInitializationTest {
           .importPackages("io.nccl4j");
 
   @Test
-  void contractListsItsClassesThatHaveInitializers() {
+  void contractListsItsClassesWithInitializers() {
     assertEquals(
         initialized("io.nccl4j", "io.nccl4j.spi", "io.nccl4j.internal.util"),
         new TreeSet<>(ClassInitialization.CONTRACT));
   }
 
   @Test
-  void referenceListsItsClassesThatHaveInitializers() throws Exception {
+  void referenceListsItsClassesWithInitializers() throws Exception {
     assertEquals(
         initialized(
             "io.nccl4j.reference",
@@ -52,7 +52,7 @@ class ClassInitializationTest {
   }
 
   @Test
-  void ncclListsItsClassesThatHaveInitializers() throws Exception {
+  void ncclListsItsClassesWithInitializers() throws Exception {
     Set<String> expected =
         initialized(
             "io.nccl4j.nccl", "io.nccl4j.cuda", "io.nccl4j.internal", "io.nccl4j.internal.cuda");
@@ -60,7 +60,7 @@ class ClassInitializationTest {
     assertEquals(expected, listed(NcclBackend.class));
   }
 
-  /** Returns what a backend lists. */
+  /** Returns the class names that a backend lists. */
   private static Set<String> listed(Class<?> backend) throws ReflectiveOperationException {
     Field list = backend.getDeclaredField("INITIALIZED");
     list.setAccessible(true);
@@ -69,7 +69,7 @@ class ClassInitializationTest {
     return names;
   }
 
-  /** Returns the outermost classes that have an initializer, or a nested class with one. */
+  /** Returns the top-level classes that have an initializer or a nested class with one. */
   private static Set<String> initialized(String... packages) {
     return LIBRARY.stream()
         .filter(type -> List.of(packages).contains(type.getPackageName()))
@@ -78,7 +78,7 @@ class ClassInitializationTest {
         .collect(Collectors.toCollection(TreeSet::new));
   }
 
-  /** Returns the generated classes with initializers that the backend uses, and their parents. */
+  /** Returns the generated classes with initializers that the backend uses, and superclasses. */
   private static Set<String> usedBindings() {
     return LIBRARY.stream()
         .filter(type -> !isBinding(type))
@@ -95,7 +95,7 @@ class ClassInitializationTest {
     return type.getPackageName().startsWith(PACKAGE + "bindings.");
   }
 
-  /** Returns the name of the outermost class, after the package; only the bindings' have a $. */
+  /** Returns the name of the top-level class relative to {@code io.nccl4j}. */
   private static String outermost(JavaClass type) {
     JavaClass outer = type;
     while (outer.getEnclosingClass().isPresent()) {

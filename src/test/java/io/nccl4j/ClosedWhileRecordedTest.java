@@ -10,11 +10,11 @@ import java.util.List;
 import jdk.jfr.consumer.RecordedEvent;
 import org.junit.jupiter.api.Test;
 
-/** What keeps a recording from hearing of the end of operations is not theirs. */
+/** Tests that operations succeed even if a recording cannot observe their completion. */
 @OnStandIn
 class ClosedWhileRecordedTest {
   @Test
-  void operationsWhoseStreamIsGoneWhenTheyAreLaunchedCountAndAreRecordedWithTheReason() {
+  void operationOnStreamClosedDuringLaunchIsRecordedWithError() {
     try (Recorded recorded = new Recorded();
         Backend backend = Backend.nccl();
         Communicator comm =
@@ -31,7 +31,7 @@ class ClosedWhileRecordedTest {
               ReduceOp.SUM,
               Communicator.NO_PEER,
               stream);
-      // As another thread may close it, against the rules, between the launch and what follows.
+      // Another thread might, against the rules, close the stream right after the launch.
       assertDoesNotThrow(() -> LaunchTrace.record(call, stream::close));
       List<RecordedEvent> events = recorded.events("Collective", 1);
       assertEquals(1, events.size());

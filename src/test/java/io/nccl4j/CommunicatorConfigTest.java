@@ -13,7 +13,7 @@ class CommunicatorConfigTest {
   private final CommunicatorConfig defaults = CommunicatorConfig.defaults();
 
   @Test
-  void theDefaultsSuitMostPrograms() {
+  void defaultsAreAsDocumented() {
     assertTrue(defaults.blocking());
     assertEquals(Duration.ofSeconds(30), defaults.timeout());
     assertEquals(OptionalInt.empty(), defaults.device());
@@ -21,7 +21,7 @@ class CommunicatorConfigTest {
   }
 
   @Test
-  void eachWithChangesOneThingInACopy() {
+  void withersReturnChangedCopies() {
     CommunicatorConfig changed =
         defaults
             .withBlocking(false)
@@ -30,12 +30,12 @@ class CommunicatorConfigTest {
             .withName("ring");
     assertEquals(
         new CommunicatorConfig(false, Duration.ofMillis(5), OptionalInt.of(3), "ring"), changed);
-    assertTrue(defaults.blocking(), "the original is as it was");
+    assertTrue(defaults.blocking(), "the original is unchanged");
     assertEquals(defaults, defaults.withBlocking(false).withBlocking(true));
   }
 
   @Test
-  void aTimeoutMustBePositive() {
+  void timeoutMustBePositive() {
     for (Duration bad : new Duration[] {Duration.ZERO, Duration.ofNanos(-1)}) {
       Throwable thrown =
           assertThrows(IllegalArgumentException.class, () -> defaults.withTimeout(bad));
@@ -44,7 +44,7 @@ class CommunicatorConfigTest {
   }
 
   @Test
-  void aTimeoutMustFitIntoTheClock() {
+  void timeoutIsAtMost36500Days() {
     assertEquals(Duration.ofDays(36_500), defaults.withTimeout(Duration.ofDays(36_500)).timeout());
     Duration bad = Duration.ofSeconds(Long.MAX_VALUE);
     Throwable thrown =
@@ -53,13 +53,13 @@ class CommunicatorConfigTest {
   }
 
   @Test
-  void aDeviceIsNotNegative() {
+  void negativeDeviceIsRefused() {
     Throwable thrown = assertThrows(IllegalArgumentException.class, () -> defaults.withDevice(-1));
     assertEquals("device is -1; devices are numbered from 0", thrown.getMessage());
   }
 
   @Test
-  void aNameMustBeACString() {
+  void nameWithNulCharacterIsRefused() {
     Throwable thrown =
         assertThrows(IllegalArgumentException.class, () -> defaults.withName("a\0b"));
     assertEquals("name contains a NUL character, which is not allowed", thrown.getMessage());
@@ -67,7 +67,7 @@ class CommunicatorConfigTest {
   }
 
   @Test
-  void nothingMayBeNull() {
+  void nullIsRefused() {
     assertThrows(NullPointerException.class, () -> defaults.withName(null));
     assertThrows(NullPointerException.class, () -> defaults.withTimeout(null));
   }

@@ -13,7 +13,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 class DataTypeTest {
   @Test
-  void codesAndSizesAreThoseOfNccl() {
+  void codesAndSizesMatchNccl() {
     int[] sizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
     DataType[] types = DataType.values();
     assertEquals(sizes.length, types.length);
@@ -27,7 +27,7 @@ class DataTypeTest {
 
   @ParameterizedTest
   @EnumSource
-  void elementsLieOneAfterTheOtherInLittleEndianAtAnyAlignment(DataType type) {
+  void elementsArePackedLittleEndianAtAnyAlignment(DataType type) {
     byte[] memory = new byte[1 + 3 * type.bytes()];
     MemorySegment unaligned = MemorySegment.ofArray(memory).asSlice(1);
     type.set(unaligned, 1, 1);
@@ -58,7 +58,7 @@ class DataTypeTest {
   }
 
   @Test
-  void unsigned64BitValuesAreReadAsPositiveDoublesRoundedOnce() {
+  void uint64ValuesAreReadAsPositiveDoublesRoundedOnce() {
     MemorySegment segment = MemorySegment.ofArray(new byte[8]);
     for (long bits :
         new long[] {
@@ -79,7 +79,7 @@ class DataTypeTest {
   }
 
   @Test
-  void unsigned64BitValuesAreWrittenFromDoublesBeyondTheSignedRange() {
+  void uint64ValuesAreWrittenFromDoublesAboveLongMax() {
     MemorySegment segment = MemorySegment.ofArray(new byte[8]);
     for (double value : new double[] {0, 1, 0x1p62, 0x1p63, 0x1.8p63, 0x1.fffffffffffffp63}) {
       DataType.UINT64.set(segment, 0, value);
@@ -91,7 +91,7 @@ class DataTypeTest {
   }
 
   @Test
-  void integersTakeTheIntegralPart() {
+  void integersTruncateDoubles() {
     assertEquals(-2, setThenGet(DataType.INT32, -2.9));
     assertEquals(2, setThenGet(DataType.UINT8, 2.9));
     assertEquals(0, setThenGet(DataType.INT64, Double.NaN));

@@ -21,8 +21,8 @@ import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 
 /**
- * Packages form a directed graph, and no more than a few classes of a package depend on each other
- * in a circle. A nested class counts as its outermost class.
+ * Tests that packages form no dependency cycle, and that the cycles of classes within a package are
+ * small. A nested class counts as its top-level class.
  */
 class DependencyCyclesTest {
   private static final String CONTRACT = "io.nccl4j";
@@ -59,7 +59,7 @@ class DependencyCyclesTest {
       if (lowest.get(node) == own) {
         Set<String> component = new TreeSet<>();
         while (component.add(open.pop()) && !component.contains(node)) {
-          // Up to the node itself.
+          // Pops up to and including the node.
         }
         found.add(component);
       }
@@ -70,8 +70,8 @@ class DependencyCyclesTest {
       return found.stream().reduce((a, b) -> a.size() >= b.size() ? a : b).orElseThrow();
     }
 
-    /** Returns the nodes that are in a circle with others. */
-    Set<String> inACircle() {
+    /** Returns the nodes that are in a cycle with others. */
+    Set<String> inCycles() {
       return found.stream()
           .filter(component -> component.size() > 1)
           .flatMap(Collection::stream)
@@ -86,20 +86,20 @@ class DependencyCyclesTest {
             .withImportOption(new ImportOption.DoNotIncludeTests())
             .withImportOption(location -> !location.contains("test-fixtures"))
             .importPackages(CONTRACT)) {
-      if (isOurs(type)) {
+      if (isHandWritten(type)) {
         Set<String> targets =
             graph.computeIfAbsent(outermost(type).getName(), name -> new TreeSet<>());
         type.getDirectDependenciesFromSelf().stream()
             .map(Dependency::getTargetClass)
             .map(JavaClass::getBaseComponentType)
-            .filter(DependencyCyclesTest::isOurs)
+            .filter(DependencyCyclesTest::isHandWritten)
             .forEach(target -> targets.add(outermost(target).getName()));
       }
     }
     return graph;
   }
 
-  private static boolean isOurs(JavaClass type) {
+  private static boolean isHandWritten(JavaClass type) {
     String name = type.getPackageName();
     return name.equals(CONTRACT)
         || (name.startsWith(CONTRACT + ".") && !name.startsWith("io.nccl4j.bindings."));
@@ -117,7 +117,7 @@ class DependencyCyclesTest {
     return className.substring(0, className.lastIndexOf('.'));
   }
 
-  /** Returns the package; the contract and what drivers implement for it count as one. */
+  /** Returns the package; the contract and the driver interfaces count as one. */
   private static String sliceOf(String className) {
     String name = packageOf(className);
     return name.equals("io.nccl4j.spi") ? CONTRACT : name;
@@ -163,7 +163,7 @@ class DependencyCyclesTest {
                     "e", Set.of("d"),
                     "f", Set.of("a", "f"))));
     assertEquals(Set.of("a", "b", "c"), components.largest());
-    assertEquals(Set.of("a", "b", "c", "d", "e"), components.inACircle());
+    assertEquals(Set.of("a", "b", "c", "d", "e"), components.inCycles());
   }
 
   @Test
@@ -182,7 +182,7 @@ class DependencyCyclesTest {
   }
 
   @Test
-  void packages_formNoCircle() {
-    assertEquals(Set.of(), new Components(betweenPackages()).inACircle());
+  void packages_formNoCycle() {
+    assertEquals(Set.of(), new Components(betweenPackages()).inCycles());
   }
 }

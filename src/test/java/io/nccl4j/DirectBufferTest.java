@@ -15,7 +15,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Direct buffers of {@code java.nio} as the memory of buffers. */
+/** Tests buffers over direct buffers of {@code java.nio}. */
 class DirectBufferTest {
   private static ByteBuffer direct(int bytes) {
     return ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder());
@@ -27,7 +27,7 @@ class DirectBufferTest {
   }
 
   @Test
-  void theElementsAreThoseFromPositionToLimit() {
+  void elementsAreFromPositionToLimit() {
     FloatBuffer floats = direct(40).asFloatBuffer();
     floats.position(2).limit(7);
     Buffer buffer = Buffer.ofDirectBuffer(floats, DataType.FLOAT32);
@@ -42,7 +42,7 @@ class DirectBufferTest {
 
   @ParameterizedTest
   @EnumSource
-  void bytesAreTakenAsAnyType(DataType type) {
+  void byteBufferMayHoldAnyType(DataType type) {
     ByteBuffer bytes = ByteBuffer.allocateDirect(24);
     assertEquals(24 / type.bytes(), Buffer.ofDirectBuffer(bytes, type).count());
   }
@@ -65,7 +65,7 @@ class DirectBufferTest {
   }
 
   @Test
-  void aTypeIsWhatTheElementsAre() {
+  void typeMustMatchTheElements() {
     assertEquals(
         "type is INT32; the elements of a FloatBuffer have another type",
         refused(direct(8).asFloatBuffer(), DataType.INT32));
@@ -77,7 +77,7 @@ class DirectBufferTest {
   }
 
   @Test
-  void elementsInTheOtherByteOrderAreRefused() {
+  void otherByteOrderIsRefused() {
     ByteOrder other =
         ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN
             ? ByteOrder.BIG_ENDIAN
@@ -91,7 +91,7 @@ class DirectBufferTest {
   }
 
   @Test
-  void memoryThatCannotBeWrittenByOthersIsRefused() {
+  void heapAndReadOnlyMemoryAreRefused() {
     assertEquals(
         "memory is a FloatBuffer on the Java heap; it must be direct",
         refused(FloatBuffer.allocate(2), DataType.FLOAT32));
@@ -101,11 +101,12 @@ class DirectBufferTest {
   }
 
   @Test
-  void aPartOfAnElementIsRefused() {
+  void partialAndMisalignedElementsAreRefused() {
     assertEquals(
         "memory has 7 bytes left; that must be a multiple of 4, the size of FLOAT32",
         refused(direct(7), DataType.FLOAT32));
-    String crooked = refused(direct(9).position(1), DataType.FLOAT32);
-    assertTrue(crooked.endsWith("; it must be a multiple of 4, the size of FLOAT32"), crooked);
+    String misaligned = refused(direct(9).position(1), DataType.FLOAT32);
+    assertTrue(
+        misaligned.endsWith("; it must be a multiple of 4, the size of FLOAT32"), misaligned);
   }
 }

@@ -17,10 +17,10 @@ import java.util.OptionalLong;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
-/** What failures say. */
+/** Tests the messages and the data of exceptions. */
 class ExceptionsTest {
   @Test
-  void aFailureNamesFunctionTextResultCodeAndLastError() {
+  void failureNamesFunctionTextResultCodeAndLastError() {
     NcclException failure = new NcclException("ncclAllReduce", 3, "internal error", "line\n");
     assertEquals(
         "ncclAllReduce: internal error (INTERNAL_ERROR, code 3); last error: line",
@@ -32,7 +32,7 @@ class ExceptionsTest {
   }
 
   @Test
-  void aCodeThatIsNotKnownIsKept() {
+  void unknownCodeIsPreserved() {
     NcclException failure = new NcclException("ncclCommGrow", 99, "unknown result code", "");
     assertEquals("ncclCommGrow: unknown result code (UNKNOWN, code 99)", failure.getMessage());
     assertSame(NcclResult.UNKNOWN, failure.result());
@@ -40,7 +40,7 @@ class ExceptionsTest {
   }
 
   @Test
-  void everyCodeOfNcclIsAResult() {
+  void everyNcclCodeHasAResult() {
     for (int code = 0; code <= 8; code++) {
       assertEquals(code, NcclResult.ofCode(code).code());
     }
@@ -50,7 +50,7 @@ class ExceptionsTest {
   }
 
   @Test
-  void aTimeOutNamesTheTimeAndWhatWasWaitedFor() {
+  void timeoutNamesDurationAndDetail() {
     NcclTimeoutException failure =
         new NcclTimeoutException("connect", Duration.ofMillis(1500), "rank 3 of 4");
     assertEquals(
@@ -59,7 +59,7 @@ class ExceptionsTest {
   }
 
   @Test
-  void anAbortNamesTheCommunicator() {
+  void abortNamesTheCommunicator() {
     CommunicatorAbortedException failure =
         new CommunicatorAbortedException("allReduce", "Communicator[rank 0 of 2]");
     assertEquals(
@@ -68,8 +68,8 @@ class ExceptionsTest {
   }
 
   @Test
-  void whatAFailureConcerns_isDataAndInTheMessage() {
-    NcclException failure = lost();
+  void details_areDataAndInTheMessage() {
+    NcclException failure = remoteFailure();
     assertEquals(List.of(2, 11), List.copyOf(failure.failedRanks()), "in ascending order");
     assertEquals(Set.of(3), failure.missingRanks());
     assertEquals(Optional.of(Operation.BROADCAST), failure.operation());
@@ -82,14 +82,14 @@ class ExceptionsTest {
   }
 
   @Test
-  void whatAFailureConcerns_isSaidOnce() {
-    NcclException failure = lost();
+  void details_areInitializedOnce() {
+    NcclException failure = remoteFailure();
     failure.initDetails(new FailureDetails("other", Operation.REDUCE, 1, Set.of(), Set.of()));
-    assertEquals(lost().details(), failure.details());
+    assertEquals(remoteFailure().details(), failure.details());
   }
 
   @Test
-  void failureOfNothingKnown_hasNoDetails() {
+  void failureWithoutDetails_hasEmptyData() {
     NcclException failure = new NcclRemoteException("ncclAllReduce", 6, "remote error", "");
     assertEquals(Set.of(), failure.failedRanks());
     assertEquals(Set.of(), failure.missingRanks());
@@ -99,8 +99,8 @@ class ExceptionsTest {
   }
 
   @Test
-  void copiesAndSerialForms_keepKindTextAndDetails() throws Exception {
-    NcclException failure = lost();
+  void copiesAndSerialForms_keepTypeTextAndDetails() throws Exception {
+    NcclException failure = remoteFailure();
     NcclException copy = NcclException.copyOf(failure, failure.details());
     assertSame(failure, copy.getCause());
     for (Object other : List.of(copy, throughSerialForm(failure))) {
@@ -113,7 +113,7 @@ class ExceptionsTest {
         CommunicatorAbortedException.class, NcclException.copyOf(aborted, aborted.details()));
   }
 
-  private static NcclException lost() {
+  private static NcclException remoteFailure() {
     return new NcclRemoteException("broadcast", 6, "rank 2 is lost", "")
         .initDetails(
             new FailureDetails(
@@ -121,7 +121,7 @@ class ExceptionsTest {
   }
 
   @Test
-  void anOldLibraryIsNamedWithTheVersionNeeded() {
+  void unsupportedVersionNamesFoundAndNeededVersions() {
     UnsupportedNcclVersionException failure =
         new UnsupportedNcclVersionException("ncclCommSplit", "2.16.2", "2.18");
     assertEquals(
@@ -132,7 +132,7 @@ class ExceptionsTest {
   }
 
   @Test
-  void aCudaFailureNamesFunctionTextNameAndCode() {
+  void cudaFailureNamesFunctionTextNameAndCode() {
     CudaException failure =
         new CudaException("cudaMalloc", 2, "cudaErrorMemoryAllocation", "out of memory");
     assertEquals(
@@ -143,7 +143,7 @@ class ExceptionsTest {
   }
 
   @Test
-  void aMissingLibraryListsEveryAttemptAndTheRemedy() throws Exception {
+  void missingLibraryListsAttemptsAndRemedy() throws Exception {
     LibraryNotFoundException failure =
         new LibraryNotFoundException(
             "nccl",

@@ -7,8 +7,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 
 /**
- * A program that forgets to close communicators and streams. It is a process of its own for the
- * stand-in, whose other tests would not be the same after it.
+ * A program that forgets to close communicators and streams. On the stand-in it runs in its own
+ * process, because what it leaks would disturb the other tests.
  */
 public final class ForgottenOwners {
   static final String REPORTER = "io.nccl4j.LeakTracker";
@@ -18,8 +18,8 @@ public final class ForgottenOwners {
   private ForgottenOwners() {}
 
   /**
-   * Uses two ranks of the NCCL backend, and prints what is reported; the first argument says
-   * whether they are closed, the second how many reports there are to be.
+   * Uses two ranks of the NCCL backend and prints the reports. The first argument says whether the
+   * ranks are closed, the second is the expected number of reports.
    */
   public static void main(String[] arguments) {
     int reports = Integer.parseInt(arguments[1]);
@@ -28,24 +28,24 @@ public final class ForgottenOwners {
       use(backend, "forgetful", Boolean.parseBoolean(arguments[0]));
       forgetStream(backend);
       collectUntil(() -> log.lines().size() >= reports);
-      // The console's appender prints there too.
+      // The console appender writes to System.out too: the prefix marks these lines.
       log.lines().forEach(line -> System.out.println("reported: " + line));
-      log.thrown().forEach(made -> System.out.println("reported: made by " + maker(made)));
+      log.thrown().forEach(e -> System.out.println("reported: made by " + creator(e)));
     }
     System.exit(0);
   }
 
-  /** Returns the method of this class that has made something. */
-  static String maker(Throwable made) {
-    for (StackTraceElement frame : made.getStackTrace()) {
+  /** Returns the method of this class that created the object of a report. */
+  static String creator(Throwable creation) {
+    for (StackTraceElement frame : creation.getStackTrace()) {
       if (frame.getClassName().equals(ForgottenOwners.class.getName())) {
         return frame.getMethodName();
       }
     }
-    return "nobody known";
+    return "unknown";
   }
 
-  /** Makes a stream and forgets it; returns what reports call it. */
+  /** Creates a stream and drops it; returns its description in reports. */
   static String forgetStream(Backend backend) {
     return describe(backend.newStream(0));
   }
@@ -55,15 +55,15 @@ public final class ForgottenOwners {
   }
 
   /**
-   * Makes two ranks with a stream each, which reduce something.
+   * Creates two ranks with a stream each, and runs an all-reduce.
    *
-   * @return what reports call all of them
+   * @return their descriptions in reports
    */
   static List<String> use(Backend backend, String name, boolean closes) {
     CommunicatorConfig config = CommunicatorConfig.defaults().withName(name);
     List<String> descriptions = new ArrayList<>();
     List<Thread> threads = new ArrayList<>();
-    for (Communicator rank : backend.newCommunicators(config, 0, 1)) {
+    for (Communicator rank : backend.newCommunicators(new int[] {0, 1}, config)) {
       Stream stream = rank.newStream();
       descriptions.add(rank.toString());
       descriptions.add(describe(stream));
@@ -93,18 +93,18 @@ public final class ForgottenOwners {
     }
   }
 
-  /** Has garbage collected until something is seen of it. */
-  static void collectUntil(BooleanSupplier seen) {
+  /** Runs the garbage collector until a condition is true. */
+  static void collectUntil(BooleanSupplier condition) {
     long start = System.nanoTime();
-    while (!seen.getAsBoolean()) {
+    while (!condition.getAsBoolean()) {
       if (System.nanoTime() - start > LIMIT_NANOS) {
-        throw new AssertionError("nothing is seen of a collection");
+        throw new AssertionError("the condition did not become true after garbage collections");
       }
       collect();
     }
   }
 
-  /** Has garbage collected, and gives the thread that reports it a moment. */
+  /** Runs the garbage collector, and gives the reporting thread time to run. */
   static void collect() {
     System.gc();
     try {

@@ -2,20 +2,20 @@ package io.nccl4j;
 
 import java.util.List;
 
-/** Fills the heap of a Java process of its own, so that every allocation of every thread fails. */
+/** Fills the heap of a child JVM, so that allocations in all threads fail. */
 public final class FullHeap {
-  /** What such a process is started with: a small heap, and no thread with a reserve of its own. */
+  /** The options of such a JVM: a small heap and no thread-local allocation buffers. */
   public static final List<String> OPTIONS =
       List.of("-Xmx16m", "-XX:+UseSerialGC", "-XX:-UseTLAB", "-XX:TieredStopAtLevel=1");
 
   private static final int LARGEST = 1 << 20;
 
   @SuppressWarnings("UnusedVariable") // It only has to be reachable.
-  private static Object[] kept;
+  private static Object[] retained;
 
   private FullHeap() {}
 
-  /** Keeps all memory that there is, down to the last object. */
+  /** Allocates all memory of the heap, down to the smallest array. */
   public static void fill() {
     Object[] all = new Object[1 << 14];
     int count = 0;
@@ -25,15 +25,15 @@ public final class FullHeap {
         all[count] = new byte[bytes];
         count++;
       } catch (OutOfMemoryError full) {
-        // A smaller one may still fit.
+        // A smaller array may still fit.
         bytes /= 2;
       }
     }
-    kept = all;
+    retained = all;
   }
 
-  /** Lets go of it all. */
+  /** Frees the memory allocated by {@link #fill}. */
   public static void release() {
-    kept = null;
+    retained = null;
   }
 }

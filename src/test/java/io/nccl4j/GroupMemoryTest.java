@@ -15,7 +15,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** How shared memory is found; which memory counts is in the contract suite. */
+/** Tests the detection of conflicting memory; the contract suite tests which memory counts. */
 class GroupMemoryTest {
   private static final int ELEMENTS = 64;
 
@@ -27,7 +27,7 @@ class GroupMemoryTest {
   @BeforeEach
   void open() {
     backend = Backend.reference(1);
-    comm = backend.newCommunicators(CommunicatorConfig.defaults(), 0).getFirst();
+    comm = backend.newCommunicators(0).getFirst();
     stream = comm.newStream();
     memory = comm.newBuffer(DataType.INT32, ELEMENTS);
   }
@@ -41,7 +41,7 @@ class GroupMemoryTest {
   }
 
   private CheckedOperation call(Operation operation, Buffer send, Buffer recv) {
-    // Of another rank: a receive from the rank itself may be in place.
+    // The peer is another rank: a receive from the rank itself may be in place.
     return new CheckedOperation(operation, comm.core(), send, recv, 1, ReduceOp.SUM, 1, stream);
   }
 
@@ -105,7 +105,7 @@ class GroupMemoryTest {
   }
 
   @Test
-  void everyPairIsComparedAsIfOneByOne() {
+  void conflictsMatchPairwiseComparison() {
     SplittableRandom random = Seed.random("GroupMemoryTest");
     GroupMemory checked = new GroupMemory();
     int[] found = new int[2];
@@ -122,7 +122,7 @@ class GroupMemoryTest {
   }
 
   @Test
-  void repeatedChecksKeepTheirArray() {
+  void repeatedChecksReuseTheirArray() {
     List<CheckedCall> calls = new ArrayList<>();
     for (int i = 0; i < ELEMENTS / 2; i++) {
       calls.add(call(Operation.ALL_REDUCE, memory.slice(i, 1), memory.slice(i + 32, 1)));
@@ -138,7 +138,7 @@ class GroupMemoryTest {
       }
       least = Math.min(least, threads.getCurrentThreadAllocatedBytes() - before);
     }
-    // The JDK's sort makes a few objects of 24 bytes; an array for each check would be 256,000.
+    // The JDK's sort allocates a few objects of 24 bytes; an array per check would be 256,000.
     assertTrue(least < 100_000, least + " bytes in 1000 checks");
   }
 }

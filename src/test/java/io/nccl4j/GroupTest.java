@@ -10,10 +10,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.Test;
 
-/** Whose group is open when; what a group launches is in the contract suite. */
+/** Tests when a group is open; the contract suite tests what a group launches. */
 class GroupTest {
   @Test
-  void aGroupIsOpenWhileItsLambdaRuns() {
+  void groupIsOpenWhileItsBodyRuns() {
     assertNull(Group.current());
     Group.run(
         () -> {
@@ -28,7 +28,7 @@ class GroupTest {
   }
 
   @Test
-  void aGroupIsClosedWhenItsLambdaHasThrown() {
+  void groupIsClosedWhenItsBodyThrows() {
     Error error = new AssertionError("thrown");
     assertSame(
         error,
@@ -43,7 +43,7 @@ class GroupTest {
   }
 
   @Test
-  void aGroupIsItsThreadsAffairAlone() {
+  void groupBelongsToItsThread() {
     Group.run(
         () -> {
           CompletableFuture<Group> seenElsewhere = new CompletableFuture<>();
@@ -53,7 +53,7 @@ class GroupTest {
   }
 
   @Test
-  void aGroupNeedsABody() {
+  void nullBodyIsRefused() {
     assertThrows(NullPointerException.class, () -> Group.run(null));
     assertNull(Group.current());
   }

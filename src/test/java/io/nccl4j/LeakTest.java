@@ -17,7 +17,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
-/** Communicators and streams of the reference that a program forgets to close. */
+/** Tests the reports of communicators and streams of the reference that were not closed. */
 class LeakTest {
   private final Backend backend = Backend.reference(2);
   private final LogLines log = new LogLines(REPORTER);
@@ -28,7 +28,7 @@ class LeakTest {
     backend.close();
   }
 
-  /** Returns how often something was reported. */
+  /** Returns the number of reports of an object. */
   private long reports(String description) {
     return log.lines().stream().filter(line -> line.startsWith(description)).count();
   }
@@ -39,19 +39,20 @@ class LeakTest {
   }
 
   @Test
-  void forgottenOwnersAreReportedOnceWithTheirMaker() {
+  void forgottenOwnersAreReportedOnceWithTheirCreator() {
     List<String> forgotten = ForgottenOwners.use(backend, "forgotten", false);
     collectUntil(() -> forgotten.stream().allMatch(each -> reports(each) > 0));
     collect();
     for (String each : forgotten) {
       assertEquals(1, reports(each), each);
     }
-    long made = log.thrown().stream().filter(at -> ForgottenOwners.maker(at).equals("use")).count();
-    assertEquals(forgotten.size(), made);
+    long created =
+        log.thrown().stream().filter(e -> ForgottenOwners.creator(e).equals("use")).count();
+    assertEquals(forgotten.size(), created);
   }
 
   @Test
-  void forgottenStreamsThreadEnds() {
+  void threadOfForgottenStreamEnds() {
     long number = forgetStreamWithThread();
     String thread = "nccl4j-stream-" + number + "-device-0";
     collectUntil(() -> !runs(thread));
@@ -70,7 +71,7 @@ class LeakTest {
 
   @Test
   void forgottenStreamIsReportedWhileItsCommunicatorIsOpen() {
-    try (Communicator only = backend.newCommunicators(CommunicatorConfig.defaults(), 0).getFirst();
+    try (Communicator only = backend.newCommunicators(0).getFirst();
         Buffer data = only.newBuffer(DataType.INT32, 1000)) {
       String forgotten = reduceAndForgetStream(only, data);
       collectUntil(() -> reports(forgotten) > 0);
@@ -95,7 +96,7 @@ class LeakTest {
 
   private static String reduceAndForgetCommunicator(Backend backend, Stream stream) {
     CommunicatorConfig config = CommunicatorConfig.defaults().withName("stream kept");
-    Communicator only = backend.newCommunicators(config, 0).getFirst();
+    Communicator only = backend.newCommunicators(new int[] {0}, config).getFirst();
     try (Buffer data = only.newBuffer(DataType.INT32, 1000)) {
       data.fill((byte) 1, stream);
       only.allReduce(data, data, ReduceOp.SUM, stream);
@@ -117,7 +118,7 @@ class LeakTest {
   @Test
   void abortedCommunicatorIsNotReported() {
     backend
-        .newCommunicators(CommunicatorConfig.defaults().withName("aborted"), 0, 1)
+        .newCommunicators(new int[] {0, 1}, CommunicatorConfig.defaults().withName("aborted"))
         .forEach(Communicator::abort);
     String forgotten = ForgottenOwners.forgetStream(backend);
     collectUntil(() -> reports(forgotten) > 0);
@@ -125,8 +126,8 @@ class LeakTest {
   }
 
   @Test
-  void streamWithPendingWorkIsKeptUntilItIsDone() throws Exception {
-    List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
+  void streamWithPendingWorkIsRetainedUntilItIsDone() throws Exception {
+    List<Communicator> ranks = backend.newCommunicators(0, 1);
     try (Buffer mine = backend.newBuffer(0, DataType.INT32, 2);
         Buffer others = backend.newBuffer(1, DataType.INT32, 2);
         Stream stream = backend.newStream(1);
@@ -154,8 +155,8 @@ class LeakTest {
   }
 
   @Test
-  void streamClosedTooEarlyIsKeptForItsCommunicator() throws Exception {
-    List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
+  void streamClosedTooEarlyIsRetainedForItsCommunicator() throws Exception {
+    List<Communicator> ranks = backend.newCommunicators(0, 1);
     Buffer mine = backend.newBuffer(0, DataType.INT32, 1);
     Event done = backend.newEvent(0);
     String thread = closeTooEarly(ranks.getFirst(), mine, done);
@@ -167,7 +168,7 @@ class LeakTest {
               .start(() -> ranks.getLast().allReduce(others, others, ReduceOp.SUM, stream));
       other.join();
       stream.synchronize();
-      // Nothing is pending any more, and nobody has asked for the stream.
+      // Nothing is pending any more, and no call has queried the stream.
       done.synchronize(Duration.ofSeconds(30));
     }
     mine.close();
@@ -186,7 +187,7 @@ class LeakTest {
     return "nccl4j-stream-" + stream.number() + "-device-0";
   }
 
-  /** Enqueues what waits for the other rank, on a stream that nobody keeps. */
+  /** Enqueues a collective that waits for the other rank, on a stream without references. */
   private static CompletionStage<Void> reduceLater(
       Communicator rank, Buffer data, String[] description) {
     Stream stream = rank.newStream();

@@ -15,11 +15,11 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /**
- * The narrow floats, against an oracle that knows only the definition of the formats: a sign, an
- * exponent, a mantissa; and a search among all values for the nearest one.
+ * Tests the low-precision floats against an oracle that uses only the definition of the formats
+ * (sign, exponent, mantissa) and a search among all values for the nearest one.
  */
 class LowPrecisionTest {
-  /** A narrow format and the conversions under test. */
+  /** A low-precision format and the conversions under test. */
   enum Format {
     FLOAT16(5, 10, true, true),
     BFLOAT16(8, 7, true, true),
@@ -46,7 +46,7 @@ class LowPrecisionTest {
       return patterns() / 2;
     }
 
-    /** The definition of the format. */
+    /** Returns the value of a bit pattern by the definition of the format. */
     double valueOf(int pattern) {
       int fieldMax = (1 << exponentBits) - 1;
       int field = (pattern >> mantissaBits) & fieldMax;
@@ -83,7 +83,7 @@ class LowPrecisionTest {
       };
     }
 
-    /** All finite values that are not negative, with their patterns. */
+    /** Returns all finite non-negative values with their patterns. */
     NavigableMap<Double, Integer> magnitudes() {
       NavigableMap<Double, Integer> magnitudes = new TreeMap<>();
       for (int pattern = 0; pattern < signBit(); pattern++) {
@@ -97,7 +97,7 @@ class LowPrecisionTest {
 
   @ParameterizedTest
   @EnumSource
-  void everyPatternHasTheValueOfItsDefinition(Format format) {
+  void patternsHaveTheirDefinedValues(Format format) {
     for (int pattern = 0; pattern < format.patterns(); pattern++) {
       double expected = format.valueOf(pattern);
       double actual = format.fromBits(pattern);
@@ -111,7 +111,7 @@ class LowPrecisionTest {
 
   @ParameterizedTest
   @EnumSource
-  void everyPatternThatIsNoNanOrSaturatedInfinityComesBackAsItWas(Format format) {
+  void finiteValuesAndUnsaturatedInfinitiesRoundTrip(Format format) {
     for (int pattern = 0; pattern < format.patterns(); pattern++) {
       float value = format.fromBits(pattern);
       if (Float.isFinite(value) || (Float.isInfinite(value) && format.overflowsToInfinity)) {
@@ -122,13 +122,13 @@ class LowPrecisionTest {
 
   @ParameterizedTest
   @EnumSource
-  void everyValueBetweenTwoNeighboursGoesToTheNearerAndATieToTheEven(Format format) {
+  void valuesRoundToNearestAndTiesToEven(Format format) {
     Map.Entry<Double, Integer> low = null;
     for (Map.Entry<Double, Integer> high : format.magnitudes().entrySet()) {
       if (low != null) {
         float middle = (float) ((low.getKey() + high.getKey()) / 2);
         int even = low.getValue() % 2 == 0 ? low.getValue() : high.getValue();
-        // float holds the middle of any two neighbours exactly, and values next to it.
+        // The middle of two neighbours and the values next to it are exact in float.
         checkBothSigns(format, middle, even);
         checkBothSigns(format, Math.nextDown(middle), low.getValue());
         checkBothSigns(format, Math.nextUp(middle), high.getValue());
@@ -141,7 +141,7 @@ class LowPrecisionTest {
 
   @ParameterizedTest
   @EnumSource
-  void aRandomValueGoesToTheNearestOfAll(Format format) {
+  void randomValuesRoundToNearest(Format format) {
     List<Map.Entry<Double, Integer>> all = new ArrayList<>(format.magnitudes().entrySet());
     SplittableRandom random = Seed.random("nearest " + format);
     for (int i = 0; i < 500; i++) {
@@ -156,7 +156,7 @@ class LowPrecisionTest {
 
   @ParameterizedTest
   @EnumSource
-  void whatIsTooLargeOverflowsOrSaturates(Format format) {
+  void largeValuesOverflowOrSaturate(Format format) {
     double largest = format.magnitudes().lastKey();
     int largestPattern = format.magnitudes().lastEntry().getValue();
     double step = largest - format.magnitudes().lowerKey(largest);
@@ -173,7 +173,7 @@ class LowPrecisionTest {
 
   @ParameterizedTest
   @EnumSource
-  void whatIsTooSmallBecomesAZeroOfItsSign(Format format) {
+  void tinyValuesBecomeSignedZero(Format format) {
     double smallest = format.magnitudes().higherKey(0.0);
     checkBothSigns(format, (float) (smallest / 2), 0);
     checkBothSigns(format, Float.MIN_VALUE, 0);
@@ -192,14 +192,14 @@ class LowPrecisionTest {
 
   @ParameterizedTest
   @EnumSource
-  void aDoubleIsRoundedOnceAndNotTwice(Format format) {
+  void doublesAreRoundedOnce(Format format) {
     DataType type = DataType.valueOf(format.name());
     MemorySegment segment = MemorySegment.ofArray(new byte[8]);
     Map.Entry<Double, Integer> low = null;
     for (Map.Entry<Double, Integer> high : format.magnitudes().entrySet()) {
       if (low != null) {
         double middle = (low.getKey() + high.getKey()) / 2;
-        // Next to the middle by less than float can tell: float would round to the tie first.
+        // Closer to the middle than float resolves: float would first round to the tie.
         type.set(segment, 0, Math.nextUp(middle));
         assertEquals(high.getKey(), type.get(segment, 0), "above " + middle);
         type.set(segment, 0, -Math.nextUp(middle));

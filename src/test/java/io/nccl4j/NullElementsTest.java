@@ -13,7 +13,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
-/** What is said of a null collection or array, or of null in one, where no backend is needed. */
+/** Tests the messages for null collections, arrays and elements in calls without a backend. */
 class NullElementsTest {
   @Test
   void ringOrder_namesIndex() {

@@ -12,16 +12,16 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** Threads that share a stream may note their work in another order than it has there. */
+/** Tests a fence whose threads record work in another order than the stream's. */
 class StreamFenceTest {
   private Backend backend;
   private List<Communicator> ranks;
   private Stream stream;
 
   @BeforeEach
-  void enqueueWhatDoesNotEnd() {
+  void enqueueBlockedCollective() {
     backend = Backend.reference(2);
-    ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
+    ranks = backend.newCommunicators(0, 1);
     stream = backend.newStream(0);
     Buffer waiting = backend.newBuffer(0, DataType.INT32, 1);
     ranks.getFirst().allReduce(waiting, waiting, ReduceOp.SUM, stream);
@@ -35,7 +35,7 @@ class StreamFenceTest {
   }
 
   @Test
-  void aUseThatIsNotedLateDoesNotHideALaterOne() {
+  void useRecordedLateDoesNotHideLaterUse() {
     StreamFence fence = stream.fence();
     Buffer buffer = backend.newBuffer(0, DataType.INT32, 1);
     long early = fence.enqueued();
@@ -48,11 +48,11 @@ class StreamFenceTest {
   }
 
   @Test
-  void memoryThatCannotBeGivenBackConcernsNeitherWhoWaitsNorOtherMemory() {
-    List<String> givenBack = new ArrayList<>();
+  void failedReleaseAffectsNeitherWaitsNorOtherMemory() {
+    List<String> released = new ArrayList<>();
     try (Arena arena = Arena.ofShared()) {
       Buffer bad = foreign(arena, () -> refuse("bad"));
-      Buffer good = foreign(arena, () -> givenBack.add("good"));
+      Buffer good = foreign(arena, () -> released.add("good"));
       for (Buffer each : List.of(bad, good)) {
         ranks.getFirst().allReduce(each, each, ReduceOp.SUM, stream);
         assertThrows(IllegalStateException.class, each::close, "it is pending");
@@ -60,7 +60,7 @@ class StreamFenceTest {
       ranks.forEach(Communicator::abort);
       assertThrows(CommunicatorAbortedException.class, stream::synchronize);
       stream.synchronize();
-      assertEquals(List.of("good"), givenBack);
+      assertEquals(List.of("good"), released);
     }
   }
 
@@ -78,7 +78,7 @@ class StreamFenceTest {
   }
 
   @Test
-  void aCollectiveThatIsNotedLateDoesNotHideALaterOne() {
+  void collectiveRecordedLateDoesNotHideLaterOne() {
     StreamFence fence = stream.fence();
     long early = fence.enqueued();
     long late = fence.fenceValue();

@@ -25,7 +25,7 @@ class UniqueIdTest {
   }
 
   @Test
-  void bytesComeBackAsTheyWere() {
+  void bytesRoundTrip() {
     UniqueId id = UniqueId.of(bytes);
     assertArrayEquals(bytes, id.toBytes());
     assertEquals(id, UniqueId.of(id.toBytes()));
@@ -33,7 +33,7 @@ class UniqueIdTest {
   }
 
   @Test
-  void hexadecimalTextComesBackAsItWas() {
+  void hexadecimalTextRoundTrips() {
     UniqueId id = UniqueId.of(bytes);
     assertEquals(256, id.toHex().length());
     assertEquals("f0", id.toHex().substring(0, 2));
@@ -42,13 +42,13 @@ class UniqueIdTest {
   }
 
   @Test
-  void theSerialFormComesBackAsItWas() throws Exception {
+  void serialFormRoundTrips() throws Exception {
     UniqueId id = UniqueId.of(bytes);
     assertEquals(id, deserialize(serialize(id)));
   }
 
   @Test
-  void aDamagedSerialFormIsRefused() throws Exception {
+  void invalidSerialFormIsRefused() throws Exception {
     byte[] serial = serialize(UniqueId.of(bytes));
     int start = indexOf(serial, bytes);
     Arrays.fill(serial, start, start + UniqueId.BYTES, (byte) 0);
@@ -56,7 +56,7 @@ class UniqueIdTest {
   }
 
   @Test
-  void theBytesAreCopiedBothWays() {
+  void bytesAreCopied() {
     byte[] given = bytes.clone();
     UniqueId id = UniqueId.of(given);
     given[5]++;
@@ -65,7 +65,7 @@ class UniqueIdTest {
   }
 
   @Test
-  void idsOfOtherBytesDiffer() {
+  void idsOfDifferentBytesDiffer() {
     byte[] other = bytes.clone();
     other[127]++;
     assertNotEquals(UniqueId.of(bytes), UniqueId.of(other));
@@ -73,7 +73,7 @@ class UniqueIdTest {
   }
 
   @Test
-  void theWrongLengthIsRefused() {
+  void wrongLengthIsRefused() {
     for (int length : new int[] {0, 127, 129}) {
       Throwable thrown =
           assertThrows(IllegalArgumentException.class, () -> UniqueId.of(new byte[length]));
@@ -95,7 +95,7 @@ class UniqueIdTest {
   }
 
   @Test
-  void textThatIsNotHexadecimalIsRefused() {
+  void nonHexadecimalTextIsRefused() {
     String hex = "0".repeat(200) + "z" + "0".repeat(55);
     Throwable thrown = assertThrows(IllegalArgumentException.class, () -> UniqueId.fromHex(hex));
     assertEquals(
@@ -103,7 +103,7 @@ class UniqueIdTest {
   }
 
   @Test
-  void toStringDoesNotGiveTheBytesAway() {
+  void toStringHidesTheBytes() {
     UniqueId id = UniqueId.of(bytes);
     assertEquals("UniqueId[#%08x]".formatted(id.hashCode()), id.toString());
     assertFalse(id.toString().contains(id.toHex().substring(0, 16)));

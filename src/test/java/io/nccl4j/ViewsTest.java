@@ -15,7 +15,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
-/** Views of what only one backend has refuse the objects of another one. */
+/** Tests that backend-specific views refuse the objects of another backend. */
 class ViewsTest {
   private static final ReferenceOptions RING =
       ReferenceOptions.defaults().withAlgorithm(Algorithm.RING);
@@ -25,7 +25,7 @@ class ViewsTest {
   }
 
   @Test
-  void objectsOfTheReferenceHaveNoViewsOfNcclAndCuda() {
+  void referenceObjectsHaveNoNcclOrCudaViews() {
     try (Backend backend = ReferenceBackend.open(1, RING);
         Communicator comm =
             backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
@@ -47,7 +47,7 @@ class ViewsTest {
   }
 
   @Test
-  void viewOfTheReferenceHasItsOptions() {
+  void referenceViewHasItsOptions() {
     try (Backend backend = ReferenceBackend.open(1, RING)) {
       assertEquals(RING, ReferenceBackend.of(backend).options());
     }

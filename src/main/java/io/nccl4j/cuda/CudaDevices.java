@@ -14,11 +14,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Supplier;
 
-/**
- * The CUDA devices that this process sees, and which of them is current. Any thread may call these.
- */
+/** The CUDA devices that are visible to this process, and the current device. Thread-safe. */
 public final class CudaDevices {
-  // Larger than any release's cudaDeviceProp; the fields that are read have kept their offsets
+  // Larger than cudaDeviceProp in any release; the offsets of the fields read here have not changed
   // since CUDA 11.
   private static final long PROPERTIES_BYTES = 4096;
   private static final int PCI_BUS_ID_BYTES = 32;
@@ -26,10 +24,10 @@ public final class CudaDevices {
   private CudaDevices() {}
 
   /**
-   * {@return how many devices there are} C: {@code cudaGetDeviceCount}.
+   * {@return the number of devices} C: {@code cudaGetDeviceCount}.
    *
    * @throws io.nccl4j.LibraryNotFoundException if {@code libcudart} cannot be loaded
-   * @throws CudaException if there is no driver, no device, or they do not work
+   * @throws CudaException if there is no driver or no device, or they do not work
    */
   public static int count() {
     return CurrentDevice.count();
@@ -39,7 +37,7 @@ public final class CudaDevices {
    * {@return the devices, in the order of their indices} C: {@code cudaGetDeviceProperties}, {@code
    * cudaDeviceGetPCIBusId}.
    *
-   * @throws CudaException if there is no driver, no device, or they do not work
+   * @throws CudaException if there is no driver or no device, or they do not work
    * @throws io.nccl4j.LibraryNotFoundException if {@code libcudart} cannot be loaded
    */
   public static List<Device> list() {
@@ -70,8 +68,8 @@ public final class CudaDevices {
   }
 
   /**
-   * {@return a device's compute capability, ten times the major number plus the minor one: 90 for
-   * 9.0} C: {@code cudaDeviceGetAttribute}.
+   * {@return a device's compute capability, ten times the major plus the minor number: 90 for 9.0}
+   * C: {@code cudaDeviceGetAttribute}.
    *
    * @param device the index of the device, from 0
    * @throws CudaException if there is no such device
@@ -92,8 +90,8 @@ public final class CudaDevices {
   }
 
   /**
-   * {@return the version of the newest CUDA that the driver can run, such as 13000, or 0 if there
-   * is no driver} C: {@code cudaDriverGetVersion}.
+   * {@return the newest CUDA version that the driver supports, such as 13000, or 0 if there is no
+   * driver} C: {@code cudaDriverGetVersion}.
    */
   public static int driverVersion() {
     return CurrentDevice.driverVersion();
@@ -102,37 +100,36 @@ public final class CudaDevices {
   /**
    * {@return this thread's current device} C: {@code cudaGetDevice}.
    *
-   * @throws IllegalStateException in a virtual thread
-   * @throws CudaException if there is no driver, no device, or they do not work
+   * @throws IllegalStateException on a virtual thread
+   * @throws CudaException if there is no driver or no device, or they do not work
    */
   public static int current() {
     return CurrentDevice.get();
   }
 
   /**
-   * Makes a device current in this thread, for good. A thread that drives one rank does this once,
-   * with its rank's device: then nothing need be put back after each call. C: {@code
-   * cudaSetDevice}.
+   * Makes a device this thread's current device. A thread that drives one rank calls this once with
+   * that rank's device, so that later calls need not switch devices. C: {@code cudaSetDevice}.
    *
    * @param device the index of the device, from 0
    * @throws CudaException if there is no such device
-   * @throws IllegalStateException in a virtual thread
+   * @throws IllegalStateException on a virtual thread
    */
   public static void use(int device) {
     CurrentDevice.set(device);
   }
 
   /**
-   * Runs a call with a device current in this thread, and makes the former one current again if
-   * anything uses it: making a device current that nothing uses would create a context there,
-   * hundreds of megabytes of its memory, in every process. C: {@code cudaSetDevice}.
+   * Runs a call with a device as this thread's current device, and restores the previous one if
+   * this process uses it. Restoring an unused device would create a context there, which takes
+   * hundreds of megabytes of its memory in every process. C: {@code cudaSetDevice}.
    *
-   * @param <T> the type of what the call returns
+   * @param <T> the result type of the call
    * @param device the device that the call needs
-   * @param call what depends on the current device
-   * @return what the call returned
+   * @param call the code that depends on the current device
+   * @return the result of the call
    * @throws CudaException if there is no such device
-   * @throws IllegalStateException in a virtual thread
+   * @throws IllegalStateException on a virtual thread
    */
   public static <T> T on(int device, Supplier<T> call) {
     return CurrentDevice.call(device, call);

@@ -7,7 +7,7 @@ import io.nccl4j.internal.cuda.CudaEventDriver;
 import io.nccl4j.spi.Contract;
 import java.util.Objects;
 
-/** What only CUDA has of an {@link Event}: a view, which owns nothing. */
+/** The CUDA-specific operations of an {@link Event}. An instance is a view and owns nothing. */
 public final class CudaEvent {
   private final CudaEventDriver driver;
 
@@ -16,11 +16,11 @@ public final class CudaEvent {
   }
 
   /**
-   * Creates an event of a device, for the caller to close. C: {@code cudaEventCreateWithFlags}.
+   * Creates an event on a device. C: {@code cudaEventCreateWithFlags}.
    *
-   * @param device the index of the device whose streams will record it, from 0
-   * @return the event
-   * @throws CudaException if the runtime refuses
+   * @param device the index of the device whose streams will record the event, from 0
+   * @return the event, for the caller to close
+   * @throws CudaException if the runtime fails
    */
   public static Event create(int device) {
     return Contract.get().event(DeviceType.CUDA, device, CudaEventDriver.create(device));
@@ -30,7 +30,7 @@ public final class CudaEvent {
    * {@return a view of an event}
    *
    * @param event an event of the NCCL backend
-   * @throws IllegalArgumentException if it is of another backend
+   * @throws IllegalArgumentException if it belongs to another backend
    */
   public static CudaEvent of(Event event) {
     Objects.requireNonNull(event, "event");
@@ -41,8 +41,8 @@ public final class CudaEvent {
   }
 
   /**
-   * {@return the {@code cudaEvent_t}: the way out to other native code} It is valid until the event
-   * is closed.
+   * {@return the {@code cudaEvent_t}, for use in other native code} It is valid until the event is
+   * closed.
    */
   public long address() {
     return driver.address();

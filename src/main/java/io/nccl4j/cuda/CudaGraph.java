@@ -5,7 +5,7 @@ import io.nccl4j.internal.cuda.CudaGraphDriver;
 import io.nccl4j.spi.Contract;
 import java.util.Objects;
 
-/** What only CUDA has of a {@link Graph}: a view, which owns nothing. */
+/** The CUDA-specific operations of a {@link Graph}. An instance is a view and owns nothing. */
 public final class CudaGraph {
   private final CudaGraphDriver driver;
 
@@ -17,7 +17,7 @@ public final class CudaGraph {
    * {@return a view of a graph}
    *
    * @param graph a graph of the NCCL backend
-   * @throws IllegalArgumentException if it is of another backend
+   * @throws IllegalArgumentException if it belongs to another backend
    */
   public static CudaGraph of(Graph graph) {
     Objects.requireNonNull(graph, "graph");
@@ -28,8 +28,8 @@ public final class CudaGraph {
   }
 
   /**
-   * {@return the {@code cudaGraphExec_t}: the way out to other native code} It is valid until the
-   * graph is closed.
+   * {@return the {@code cudaGraphExec_t}, for use in other native code} It is valid until the graph
+   * is closed.
    */
   public long address() {
     return driver.address();

@@ -8,21 +8,21 @@ import io.nccl4j.internal.cuda.PinnedBuffers;
 import io.nccl4j.spi.Allocation;
 
 /**
- * Memory that CUDA allocates. Any thread may allocate and close it; {@link Buffer#close} frees it.
+ * Allocates memory with CUDA. Any thread may allocate and close it; {@link Buffer#close} frees it.
  *
- * <p>CUDA may wait for the kernels of the device before it allocates or frees, and a kernel of
- * NCCL's waits for its peers. So while two ranks of one communicator are open in this process,
- * memory that is closed is kept: an allocation of exactly the same size uses it again, and the rest
- * is freed when these ranks have closed, or when memory is short. What other libraries do with the
- * memory must be over before it is closed. Ranks that share a device allocate before any of them
- * communicates, or wait for each other in between.
+ * <p>CUDA may wait for the device's kernels before it allocates or frees memory, and an NCCL kernel
+ * waits for its peers. Therefore, while two ranks of one communicator are open in this process, the
+ * memory of closed buffers is kept: an allocation of exactly the same size reuses it, and the rest
+ * is freed once these ranks are closed, or if memory runs short. Other libraries must have finished
+ * with the memory before it is closed. Ranks that share a device must allocate before any of them
+ * communicates, or synchronize with each other first.
  */
 public final class CudaMemory {
   private CudaMemory() {}
 
   /**
-   * {@return whether a buffer's memory comes from {@link #allocate}, and so cannot be shared as
-   * NCCL shares windows}
+   * {@return whether a buffer's memory was allocated by {@link #allocate}; NCCL cannot share such
+   * memory as a window}
    *
    * @param buffer the buffer
    */
@@ -31,37 +31,38 @@ public final class CudaMemory {
   }
 
   /**
-   * Allocates memory of a device, for the caller to close. C: {@code cudaMalloc}, {@code cudaFree}.
+   * Allocates memory on a device. C: {@code cudaMalloc}, {@code cudaFree}.
    *
-   * @param device the index of the device whose memory it is, from 0
-   * @param type the type of the elements
-   * @param count how many elements; 0 or more
-   * @return the buffer, which owns its memory; its contents are undefined
+   * @param device the index of the device to allocate on, from 0
+   * @param type the element type
+   * @param count the number of elements; 0 or more
+   * @return the buffer, which owns its memory, for the caller to close; its contents are undefined
    * @throws CudaException if there is not enough memory
    * @throws io.nccl4j.NcclTimeoutException if the device has been busy for 30 s
    * @throws io.nccl4j.LibraryNotFoundException if {@code libcudart} cannot be loaded
-   * @throws IllegalArgumentException if the count is out of its range
+   * @throws IllegalArgumentException if the count is out of range
    */
   public static Buffer allocate(int device, DataType type, long count) {
-    Allocation made = DeviceMemory.allocate(device, type.byteSize(count));
-    return Buffer.ofDeviceAddress(made.memory().address(), type, count, device, made.release());
+    Allocation allocation = DeviceMemory.allocate(device, type.byteSize(count));
+    return Buffer.ofDeviceAddress(
+        allocation.memory().address(), type, count, device, allocation.release());
   }
 
   /**
-   * Allocates page-locked host memory that every device can address, for the caller to close. It
-   * uses the context of this thread's device (device 0 in a virtual thread), or that of another
-   * device if only that has one. C: {@code cudaHostAlloc}, {@code cudaFreeHost}.
+   * Allocates pinned (page-locked) host memory that every device can access. It uses the context of
+   * this thread's device (device 0 on a virtual thread), or another device's context if only that
+   * one exists. C: {@code cudaHostAlloc}, {@code cudaFreeHost}.
    *
-   * @param type the type of the elements
-   * @param count how many elements; 0 or more
-   * @return the buffer, which owns its memory; its contents are undefined
+   * @param type the element type
+   * @param count the number of elements; 0 or more
+   * @return the buffer, which owns its memory, for the caller to close; its contents are undefined
    * @throws CudaException if there is not enough memory
    * @throws io.nccl4j.NcclTimeoutException if a device has been busy for 30 s
-   * @throws IllegalArgumentException if the count is out of its range
+   * @throws IllegalArgumentException if the count is out of range
    * @throws io.nccl4j.LibraryNotFoundException if {@code libcudart} cannot be loaded
    */
   public static Buffer allocatePinned(DataType type, long count) {
-    Allocation made = PinnedBuffers.allocate(type.byteSize(count));
-    return Buffer.ofPinnedSegment(made.memory(), type, count, made.release());
+    Allocation allocation = PinnedBuffers.allocate(type.byteSize(count));
+    return Buffer.ofPinnedSegment(allocation.memory(), type, count, allocation.release());
   }
 }

@@ -11,8 +11,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 
 /**
- * What only CUDA has of a {@link Stream}: a view, which owns nothing. It also makes streams that
- * stand for one of a framework.
+ * The CUDA-specific operations of a {@link Stream}. An instance is a view and owns nothing. The
+ * static methods create streams and wrap those of other code.
  */
 public final class CudaStream {
   private final CudaStreamDriver driver;
@@ -22,12 +22,12 @@ public final class CudaStream {
   }
 
   /**
-   * Creates a stream of a device, for the caller to close. It does not wait for the legacy default
-   * stream. C: {@code cudaStreamCreateWithFlags}.
+   * Creates a stream that does not synchronize with the legacy default stream. C: {@code
+   * cudaStreamCreateWithFlags}.
    *
    * @param device the index of the device that runs its work, from 0
-   * @return the stream
-   * @throws CudaException if the runtime refuses
+   * @return the stream, for the caller to close
+   * @throws CudaException if the runtime fails
    */
   public static Stream create(int device) {
     return Contract.get().stream(
@@ -35,17 +35,17 @@ public final class CudaStream {
   }
 
   /**
-   * Wraps a stream that other code made, such as a framework's current one; 0 and 1 are the legacy
-   * default stream of the device. The per-thread default stream (2) is refused, since nccl4j waits
-   * in threads of its own. Closing it frees only what nccl4j added. The owner keeps the stream
-   * alive until the wrapper is closed.
+   * Wraps a stream that other code created, such as a framework's current stream. 0 and 1 denote
+   * the legacy default stream of the device. The per-thread default stream (2) is rejected, because
+   * nccl4j waits on its own threads. Closing the wrapper releases only what nccl4j added; the
+   * stream's owner must keep the stream alive until then.
    *
    * @param address the {@code cudaStream_t}
    * @param device the index of the device that the stream belongs to, from 0
    * @return the wrapper, for the caller to close
    * @throws IllegalArgumentException if it is the per-thread default stream, or there is no such
    *     device
-   * @throws CudaException if there is no driver, no device, or they do not work
+   * @throws CudaException if there is no driver or no device, or they do not work
    */
   public static Stream ofAddress(long address, int device) {
     if (address == cudart_h.cudaStreamPerThread().address()) {
@@ -61,7 +61,7 @@ public final class CudaStream {
    * {@return a view of a stream}
    *
    * @param stream a stream of the NCCL backend
-   * @throws IllegalArgumentException if it is of another backend
+   * @throws IllegalArgumentException if it belongs to another backend
    */
   public static CudaStream of(Stream stream) {
     Objects.requireNonNull(stream, "stream");
@@ -72,14 +72,14 @@ public final class CudaStream {
   }
 
   /**
-   * {@return the {@code cudaStream_t}: the way out to other native code} It is valid until the
-   * stream is closed.
+   * {@return the {@code cudaStream_t}, for use in other native code} It is valid until the stream
+   * is closed.
    */
   public long address() {
     return driver.address();
   }
 
-  /** {@return the {@code cudaStream_t} as native calls take it, a pointer of the global scope} */
+  /** {@return the {@code cudaStream_t} as a pointer for native calls, with the global scope} */
   public MemorySegment pointer() {
     return driver.pointer();
   }

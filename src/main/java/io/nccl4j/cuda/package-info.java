@@ -1,9 +1,10 @@
 /**
- * The CUDA runtime as far as the collectives need it: devices, memory, streams and events, and how
- * those of other libraries come in. Works with {@code libcudart} 12 and 13.
+ * The part of the CUDA runtime that collectives need: devices, memory, streams, events and graphs,
+ * including streams of other libraries. Works with {@code libcudart} 12 and 13.
  *
- * <p>The current device, which CUDA keeps per thread, is set where a call depends on it and put
- * back afterwards, for a framework that shares the thread; but not to a device that nothing in this
- * process has used yet, where that alone would take hundreds of megabytes.
+ * <p>CUDA keeps the current device per thread. A call that depends on it sets the device and
+ * restores the previous one, so that it does not disturb other code on the same thread. It does not
+ * restore a device that this process has not used yet, because that would create a context of
+ * hundreds of megabytes there.
  */
 package io.nccl4j.cuda;

@@ -15,15 +15,15 @@ import java.util.function.Consumer;
 import java.util.function.Supplier;
 
 /**
- * Runs native calls that may block indefinitely in a thread of their own, so that the caller gets
- * an answer in time.
+ * Runs native calls that may block indefinitely on a separate thread, so that the caller can time
+ * out.
  *
- * <p>The fresh thread is also what keeps a leaked group depth of NCCL's (which counts per thread)
- * away from the caller's thread.
+ * <p>A new thread for each call also keeps a leaked NCCL group depth, which is per thread, from the
+ * caller's thread.
  */
 public final class BlockingCalls {
-  // NCCL's topology search is recursive: a machine with many GPUs takes more than the 1 MiB that
-  // Java gives a thread. It is reserved address space, of which only what is used becomes memory.
+  // NCCL's topology search is recursive: on a machine with many GPUs it needs more than Java's
+  // default of 1 MiB. This only reserves address space; memory is committed as it is used.
   private static final long STACK_BYTES = 16L << 20;
 
   private BlockingCalls() {}
@@ -31,11 +31,11 @@ public final class BlockingCalls {
   /**
    * Runs a call and waits for it.
    *
-   * @param function what is called, for messages
-   * @param timeout the longest wait; after it the call goes on in its own thread, which is a daemon
-   * @param waitedFor what a time-out message says was waited for
-   * @throws NcclTimeoutException if the time has passed
-   * @throws CancellationException if the waiting thread was interrupted; its interrupt flag stays
+   * @param function the name of the function, for messages
+   * @param timeout the longest wait; after it, the call continues on its thread, which is a daemon
+   * @param waitedFor what the call waits for, for the message of a timeout
+   * @throws NcclTimeoutException if the timeout has expired
+   * @throws CancellationException if the waiting thread was interrupted; its interrupt status stays
    *     set
    */
   public static void run(String function, Duration timeout, String waitedFor, Runnable call) {
@@ -51,8 +51,8 @@ public final class BlockingCalls {
   }
 
   /**
-   * Does what {@link #run} does for a call that must not be left half-way: an interrupt is kept for
-   * later.
+   * Runs a call like {@link #run}, uninterruptibly. An interrupt during the wait is restored
+   * afterwards.
    */
   public static void runUninterrupted(
       String function, Duration timeout, String waitedFor, Runnable call) {
@@ -73,39 +73,40 @@ public final class BlockingCalls {
   }
 
   /**
-   * Runs a call that has a result and must not be left half-way: an interrupt is kept for later.
+   * Runs a call that returns a result, uninterruptibly. An interrupt during the wait is restored
+   * afterwards.
    *
-   * @param late gets a result that comes after the time has passed, in the thread of the call
-   * @throws NcclTimeoutException if the time has passed
+   * @param late receives a result that arrives after the timeout, on the thread of the call
+   * @throws NcclTimeoutException if the timeout has expired
    */
   public static <T> T callUninterrupted(
       String function, Duration timeout, String waitedFor, Supplier<T> call, Consumer<T> late) {
-    CompletableFuture<T> answer = new CompletableFuture<>();
+    CompletableFuture<T> future = new CompletableFuture<>();
     Runnable work =
         () -> {
           T result = call.get();
-          if (!answer.complete(result)) {
+          if (!future.complete(result)) {
             late.accept(result);
           }
         };
     try {
       runUninterrupted(function, timeout, waitedFor, work);
     } catch (NcclTimeoutException timedOut) {
-      // Only one of the two completes it: the result is the caller's or comes too late.
-      if (answer.completeExceptionally(timedOut)) {
+      // Only one of the two completes the future: the result is either returned or late.
+      if (future.completeExceptionally(timedOut)) {
         throw timedOut;
       }
     }
-    return answer.join();
+    return future.join();
   }
 
   /**
    * Pauses between two queries.
    *
-   * @param function what is waited for, for messages
-   * @return false, without a pause, if no time is left
-   * @throws CancellationException if the thread was interrupted and the wait is long enough for
-   *     sleeps; its interrupt flag stays set
+   * @param function the name of the function that is waited for, for messages
+   * @return false, without a pause, if the deadline has passed
+   * @throws CancellationException if the thread was interrupted and the pause is a sleep; its
+   *     interrupt status stays set
    */
   public static boolean pause(Backoff backoff, String function) {
     try {
@@ -116,7 +117,8 @@ public final class BlockingCalls {
   }
 
   /**
-   * Repeats a wait that an interrupt cancels until the deadline; the interrupt is kept for later.
+   * Repeats a wait after each interrupt until it succeeds or the deadline passes. An interrupt is
+   * restored afterwards.
    */
   public static void uninterrupted(Duration timeout, Consumer<Deadline> wait) {
     Deadline deadline = Deadline.after(timeout);
@@ -131,7 +133,7 @@ public final class BlockingCalls {
         });
   }
 
-  /** Starts work for which nobody waits, and which throws nothing. */
+  /** Starts work without waiting for it. The work must not throw. */
   public static void start(String function, Runnable work) {
     thread(function).start(work);
   }

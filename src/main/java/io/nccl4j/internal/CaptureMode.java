@@ -7,22 +7,22 @@ import java.lang.foreign.ValueLayout;
 import java.util.function.Supplier;
 
 /**
- * This thread's mode towards stream captures. In the default mode a call that is unsafe during a
- * capture, such as a query or an allocation, is refused while any thread captures in global mode,
- * as frameworks do, and invalidates that capture. What nccl4j asks is never part of a capture, so
- * its calls are made in relaxed mode.
+ * The stream capture mode of the calling thread. In the default mode, a call that is unsafe during
+ * a capture, such as a query or an allocation, fails while any thread captures in global mode, as
+ * frameworks do, and invalidates that capture. nccl4j's queries are never part of a capture, so it
+ * makes them in relaxed mode.
  *
- * <p>The device must be current before: the exchange may create a context on whatever device is.
+ * <p>Set the device first: changing the mode may create a context on the current device.
  */
 public final class CaptureMode {
   private CaptureMode() {}
 
-  /** Makes this thread relaxed for good; for threads of our own. */
+  /** Sets relaxed mode permanently. For nccl4j's own threads. */
   public static void relax() {
     exchange(cudart_h.cudaStreamCaptureModeRelaxed());
   }
 
-  /** Runs a call in relaxed mode, and sets the mode back. */
+  /** Runs a call in relaxed mode and restores the previous mode. */
   public static <T> T relaxed(Supplier<T> call) {
     int before = exchange(cudart_h.cudaStreamCaptureModeRelaxed());
     try {

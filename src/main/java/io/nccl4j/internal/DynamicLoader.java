@@ -10,8 +10,8 @@ import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 
 /**
- * The system's dynamic loader, called directly because Java's own ways of loading a library hide
- * the loader's reason for a failure and the path of what it found.
+ * Calls the system's dynamic loader directly, because {@code System.load} reports neither the
+ * loader's reason for a failure nor the path of the library found.
  */
 final class DynamicLoader {
   private static final int RTLD_NOW = 2;
@@ -39,7 +39,7 @@ final class DynamicLoader {
 
   private DynamicLoader() {}
 
-  /** What the loader could not do, in its own words. */
+  /** A failure of the dynamic loader, with its own message. */
   static final class LoadException extends Exception {
     private static final long serialVersionUID = 1;
 
@@ -78,21 +78,21 @@ final class DynamicLoader {
         throw new LoadException(
             "dladdr knows no file for address 0x" + Long.toHexString(address.address()));
       }
-      return text(info.get(ValueLayout.ADDRESS, 0));
+      return string(info.get(ValueLayout.ADDRESS, 0));
     }
   }
 
   private static String error() {
     MemorySegment message = (MemorySegment) invoke(DLERROR);
-    return message.address() == 0 ? "the loader gave no reason" : text(message);
+    return message.address() == 0 ? "the loader gave no reason" : string(message);
   }
 
   @SuppressWarnings("restricted") // A C string has no known size; it ends at its NUL.
-  private static String text(MemorySegment pointer) {
+  private static String string(MemorySegment pointer) {
     return pointer.reinterpret(Long.MAX_VALUE).getString(0);
   }
 
-  @SuppressWarnings("restricted") // Calling the loader is what this class is for.
+  @SuppressWarnings("restricted") // The purpose of this class is to call the loader.
   private static MethodHandle handle(String name, FunctionDescriptor descriptor) {
     Linker linker = Linker.nativeLinker();
     return linker.downcallHandle(linker.defaultLookup().findOrThrow(name), descriptor);

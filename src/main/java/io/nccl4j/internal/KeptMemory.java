@@ -4,6 +4,7 @@ import io.nccl4j.CudaException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.util.CloseAll;
+import io.nccl4j.internal.util.Loggers;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayDeque;
@@ -14,31 +15,30 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.BooleanSupplier;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * Memory of one kind, kept for reuse instead of freed while freeing might wait for a rank of this
- * process. Kept memory serves the next allocation of exactly the same size. It is freed when the
- * ranks that may wait for each other have closed, or when an allocation fails.
+ * A cache for memory of one kind. While freeing might wait for a rank of this process, memory is
+ * kept for reuse instead. Kept memory serves the next allocation of exactly the same size. It is
+ * freed once the ranks that may wait for each other are closed, or if an allocation fails.
  *
- * <p>Allocating and freeing wait for the device, so each native call has a deadline; it runs in a
- * thread of its own, whose current device and capture mode nobody else depends on.
+ * <p>Allocating and freeing wait for the device, so each native call has a deadline. It runs on a
+ * separate thread, so that setting the current device and the capture mode has no side effects.
  */
 public abstract class KeptMemory {
-  private static final Logger LOG = LogManager.getLogger(KeptMemory.class);
+  private static final Logger LOG = Loggers.of(KeptMemory.class);
   private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
-  private static final List<KeptMemory> KINDS = new CopyOnWriteArrayList<>();
+  private static final List<KeptMemory> CACHES = new CopyOnWriteArrayList<>();
 
-  private final String allocates;
-  private final String frees;
+  private final String allocateFunction;
+  private final String freeFunction;
   private final boolean perDevice;
   private final BooleanSupplier keeps;
   private final Duration timeout;
   private final Map<Size, Deque<Piece>> kept = new HashMap<>();
 
-  /** What must be equal for a piece to be reused. */
+  /** The key of the cache. */
   private record Size(int device, long bytes) {}
 
   /**
@@ -49,60 +49,69 @@ public abstract class KeptMemory {
   public record Piece(int device, MemorySegment memory, long bytes) {}
 
   /**
-   * Starts with nothing kept.
+   * Creates an empty cache.
    *
-   * @param allocates the C function that allocates
-   * @param frees the C function that frees
-   * @param perDevice whether memory can be used on the device of its allocation only
-   * @param keeps whether memory that is given up now is kept
+   * @param allocateFunction the C function that allocates
+   * @param freeFunction the C function that frees
+   * @param perDevice whether memory can only be used on the device that it was allocated for
+   * @param keeps whether memory that is released now is kept
    */
-  protected KeptMemory(String allocates, String frees, boolean perDevice, BooleanSupplier keeps) {
-    this(allocates, frees, perDevice, keeps, TIMEOUT);
-    KINDS.add(this);
+  protected KeptMemory(
+      String allocateFunction, String freeFunction, boolean perDevice, BooleanSupplier keeps) {
+    this(allocateFunction, freeFunction, perDevice, keeps, TIMEOUT);
+    CACHES.add(this);
     OpenRanks.whenAlone(this::freeKept);
   }
 
-  /** For tests: the same with another deadline, and freed on request only. */
+  /** For tests: with another timeout, and kept memory is only freed on request. */
   KeptMemory(
-      String allocates, String frees, boolean perDevice, BooleanSupplier keeps, Duration timeout) {
-    this.allocates = allocates;
-    this.frees = frees;
+      String allocateFunction,
+      String freeFunction,
+      boolean perDevice,
+      BooleanSupplier keeps,
+      Duration timeout) {
+    this.allocateFunction = allocateFunction;
+    this.freeFunction = freeFunction;
     this.perDevice = perDevice;
     this.keeps = keeps;
     this.timeout = timeout;
   }
 
-  /** Makes the native call that allocates, in a thread whose device is the right one. */
+  /** Makes the native call that allocates, on a thread whose current device is set. */
   protected abstract MemorySegment allocate(long bytes);
 
-  /** Makes the native call that frees, in a thread whose device is the right one. */
+  /** Makes the native call that frees, on a thread whose current device is set. */
   protected abstract void free(MemorySegment memory);
 
-  /** Prepares a thread of ours for calls on a device. */
+  /** Prepares an nccl4j thread for calls on a device. */
   void enter(int device) {
     CudaResults.check(cudart_h.cudaSetDevice(device), "cudaSetDevice");
     CaptureMode.relax();
   }
 
   /**
-   * Returns memory that was kept, or new memory.
+   * Returns kept or new memory.
    *
-   * @throws io.nccl4j.NcclTimeoutException if the device is busy for longer than the deadline; the
-   *     memory is then kept or freed when it arrives
+   * @throws io.nccl4j.NcclTimeoutException if the device is busy for longer than the timeout; the
+   *     memory is kept or freed once it has been allocated
    */
   public Piece take(int device, long bytes) {
     synchronized (this) {
-      Deque<Piece> fitting = kept.get(size(device, bytes));
-      if (fitting != null && !fitting.isEmpty()) {
-        return fitting.pop();
+      Deque<Piece> pieces = kept.get(size(device, bytes));
+      if (pieces != null && !pieces.isEmpty()) {
+        return pieces.pop();
       }
     }
-    return allocated(device, bytes);
+    return allocateWithDeadline(device, bytes);
   }
 
-  private Piece allocated(int device, long bytes) {
+  private Piece allocateWithDeadline(int device, long bytes) {
     return BlockingCalls.callUninterrupted(
-        allocates, timeout, workOn(device), () -> allocateNow(device, bytes), this::put);
+        allocateFunction,
+        timeout,
+        workDescription(device),
+        () -> allocateNow(device, bytes),
+        this::put);
   }
 
   private Piece allocateNow(int device, long bytes) {
@@ -110,7 +119,7 @@ public abstract class KeptMemory {
     try {
       return new Piece(device, allocate(bytes), bytes);
     } catch (CudaException | NcclException failure) {
-      if (!freedKept(failure)) {
+      if (!freeKeptAfter(failure)) {
         throw failure;
       }
       enter(device);
@@ -119,26 +128,26 @@ public abstract class KeptMemory {
   }
 
   /**
-   * Frees what is kept after an allocation has failed, of device memory or of host memory, however
-   * it was allocated; returns whether there was anything.
+   * Frees kept memory after an allocation has failed: all device memory or all host memory, from
+   * every allocator. Returns whether any was kept.
    */
-  private boolean freedKept(RuntimeException failure) {
-    boolean any = freedOwn(failure);
-    for (KeptMemory other : KINDS) {
-      any |= other != this && other.perDevice == perDevice && other.freedOwn(failure);
+  private boolean freeKeptAfter(RuntimeException failure) {
+    boolean any = freeOwnAfter(failure);
+    for (KeptMemory other : CACHES) {
+      any |= other != this && other.perDevice == perDevice && other.freeOwnAfter(failure);
     }
     return any;
   }
 
-  private boolean freedOwn(RuntimeException failure) {
+  private boolean freeOwnAfter(RuntimeException failure) {
     List<Piece> pieces = takeAll();
     CloseAll.after(failure, () -> freeAll(pieces));
     return !pieces.isEmpty();
   }
 
-  /** Keeps or frees a piece that nothing uses any more. */
+  /** Keeps or frees a piece that is no longer used. */
   public void put(Piece piece) {
-    // Under the lock: the rank that closes last frees whatever was kept before.
+    // Under the lock, because the rank that closes last frees all memory that was kept before.
     synchronized (this) {
       if (keeps.getAsBoolean()) {
         keep(piece);
@@ -146,13 +155,13 @@ public abstract class KeptMemory {
       }
     }
     BlockingCalls.runUninterrupted(
-        frees, timeout, workOn(piece.device()), () -> freeAll(List.of(piece)));
+        freeFunction, timeout, workDescription(piece.device()), () -> freeAll(List.of(piece)));
   }
 
-  /** Allocates pieces until so many are kept, for a time when allocating would wait. */
+  /** Allocates until that many pieces are kept, for a time when allocating would wait. */
   void reserve(int device, long bytes, int pieces) {
     while (kept(size(device, bytes)) < pieces) {
-      Piece piece = allocated(device, bytes);
+      Piece piece = allocateWithDeadline(device, bytes);
       synchronized (this) {
         keep(piece);
       }
@@ -173,16 +182,16 @@ public abstract class KeptMemory {
     return new Size(perDevice ? device : 0, bytes);
   }
 
-  /** Frees what is kept; what fails is logged, since its owners have closed it long ago. */
+  /** Frees kept memory. Failures are logged, because its owners have already closed it. */
   void freeKept() {
     List<Piece> pieces = takeAll();
     if (pieces.isEmpty()) {
       return;
     }
     try {
-      BlockingCalls.runUninterrupted(frees, timeout, "the devices", () -> freeAll(pieces));
+      BlockingCalls.runUninterrupted(freeFunction, timeout, "the devices", () -> freeAll(pieces));
     } catch (RuntimeException failure) {
-      LOG.warn("{} failed for memory that was kept for reuse", frees, failure);
+      LOG.warn("{} failed for memory that was kept for reuse", freeFunction, failure);
     }
   }
 
@@ -202,7 +211,7 @@ public abstract class KeptMemory {
     free(piece.memory());
   }
 
-  private static String workOn(int device) {
+  private static String workDescription(int device) {
     return "the work on device " + device + "; abort the communicator that hangs";
   }
 }

@@ -7,24 +7,24 @@ import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
 
-/** A native library is looked for and loaded. */
+/** Recorded when a native library is searched for and loaded. */
 @Name("io.nccl4j.Library")
 @Label("Library")
 @Category("nccl4j")
-@Description("A native library is looked for and loaded")
+@Description("Search for and loading of a native library")
 @StackTrace(false)
 final class LibraryEvent extends Event {
   @Label("Library")
   String library;
 
   @Label("Version")
-  @Description("The code that the library's version function answers")
+  @Description("The code returned by the library's version function")
   int version;
 
   @Label("Path")
   String path;
 
   @Label("Error")
-  @Description("Why none was loaded, or nothing")
+  @Description("The reason if no library was loaded")
   String error;
 }

@@ -9,30 +9,30 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The folders, beyond the system's own, where Python, conda and the CUDA toolkit put NVIDIA's
- * libraries.
+ * The folders, apart from the system's own, where Python, conda and the CUDA toolkit install
+ * NVIDIA's libraries.
  */
 final class LibraryFolders {
-  // On a machine that was just started, Python alone can take several from a cold disk.
+  // Starting Python from a cold disk can take several seconds.
   private static final long PYTHON_SECONDS = 15;
   private static final String CUDA_DEFAULT_HOME = "/usr/local/cuda";
 
   private LibraryFolders() {}
 
   /**
-   * One folder to look in.
+   * One folder to search.
    *
-   * @param source where the folder comes from, for messages
-   * @param folder the folder, or null where the source names none
+   * @param source the source of the folder, for messages
+   * @param folder the folder, or null if the source names none
    * @param missing why there is no folder
    */
   record SearchFolder(String source, Path folder, String missing) {}
 
-  /** Returns the folders in the order in which they are to be tried. */
+  /** Returns the folders in search order. */
   static List<SearchFolder> folders(List<String> wheelFolders) {
     List<SearchFolder> folders = new ArrayList<>();
-    pythonPlaces(wheelFolders, folders);
-    variablePlaces("CONDA_PREFIX", List.of("lib"), folders);
+    addPythonFolders(wheelFolders, folders);
+    addVariableFolders("CONDA_PREFIX", List.of("lib"), folders);
     List<String> cudaFolders = List.of("lib64", "lib");
     if (System.getenv("CUDA_HOME") == null && System.getenv("CUDA_PATH") == null) {
       cudaFolders.forEach(
@@ -40,13 +40,13 @@ final class LibraryFolders {
               folders.add(
                   new SearchFolder("default CUDA home", Path.of(CUDA_DEFAULT_HOME, f), "")));
     } else {
-      variablePlaces("CUDA_HOME", cudaFolders, folders);
-      variablePlaces("CUDA_PATH", cudaFolders, folders);
+      addVariableFolders("CUDA_HOME", cudaFolders, folders);
+      addVariableFolders("CUDA_PATH", cudaFolders, folders);
     }
     return folders;
   }
 
-  private static void variablePlaces(
+  private static void addVariableFolders(
       String variable, List<String> folders, List<SearchFolder> places) {
     String home = System.getenv(variable);
     if (home == null || home.isBlank()) {
@@ -60,13 +60,13 @@ final class LibraryFolders {
     try {
       return new SearchFolder(source, Path.of(home, folder), "");
     } catch (InvalidPathException e) {
-      // Java names files in the locale's characters alone, and the C locale has but ASCII.
+      // Java supports only file names in the locale's charset, which is ASCII for the C locale.
       String reason = "cannot be named in this locale (LC_ALL=C.UTF-8 can): " + e.getInput();
       return new SearchFolder(source, null, reason);
     }
   }
 
-  private static void pythonPlaces(List<String> wheelFolders, List<SearchFolder> places) {
+  private static void addPythonFolders(List<String> wheelFolders, List<SearchFolder> places) {
     String source = "pip wheels of the active python3";
     try {
       for (String packages : sitePackages()) {
@@ -81,7 +81,8 @@ final class LibraryFolders {
   }
 
   /**
-   * Asks the python3 of the PATH, which a virtual environment puts first, where its packages lie.
+   * Queries the package folders of the first python3 in the PATH, which is that of an active
+   * virtual environment.
    */
   private static List<String> sitePackages() throws IOException, InterruptedException {
     String script =
@@ -100,12 +101,12 @@ final class LibraryFolders {
       if (!python.waitFor(PYTHON_SECONDS, TimeUnit.SECONDS)) {
         throw new IOException("python3 did not answer within " + PYTHON_SECONDS + " s");
       }
-      String answer = new String(python.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+      String output = new String(python.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
       if (python.exitValue() != 0) {
         throw new IOException("python3 ended with status " + python.exitValue());
       }
-      // What else a start of Python prints is no folder.
-      return answer.lines().filter(line -> line.startsWith("/")).toList();
+      // Ignore other output of Python's start.
+      return output.lines().filter(line -> line.startsWith("/")).toList();
     } finally {
       python.destroyForcibly();
     }

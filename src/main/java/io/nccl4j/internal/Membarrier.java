@@ -8,18 +8,18 @@ import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * A memory barrier in every thread of the process at once, paid by whoever asks for it: the Linux
- * system call {@code membarrier}.
+ * Issues a memory barrier in every thread of the process with the Linux system call {@code
+ * membarrier}. The calling thread bears the cost.
  *
- * <p>It lets the hot path write a flag with a plain store where it would otherwise need a full
- * fence at every call: the rare party, an abort, fences for both.
+ * <p>This lets the hot path write a flag with a plain store instead of a full fence in every call:
+ * the rare side, an abort, fences for both.
  */
 public final class Membarrier {
   private static final Map<String, Long> SYSTEM_CALL_NUMBERS =
       Map.of("amd64", 324L, "aarch64", 283L);
   private static final int PRIVATE_EXPEDITED = 1 << 3;
   private static final int REGISTER_PRIVATE_EXPEDITED = 1 << 4;
-  // Where the call is missing: far longer than any processor keeps a store to itself.
+  // If the call is missing, wait far longer than any processor delays a store.
   private static final long DRAIN_NANOS = 10_000_000;
 
   private static final Long NUMBER = SYSTEM_CALL_NUMBERS.get(System.getProperty("os.arch"));
@@ -29,8 +29,8 @@ public final class Membarrier {
   private Membarrier() {}
 
   /**
-   * What any thread stored before this call began is seen by this thread when it returns, and the
-   * other way round.
+   * Issues the barrier. Stores of any thread before this call are visible to this thread when it
+   * returns, and stores of this thread before the call are visible to the others.
    */
   public static void run() {
     if (!AVAILABLE || call(PRIVATE_EXPEDITED) != 0) {
@@ -48,7 +48,7 @@ public final class Membarrier {
     }
   }
 
-  @SuppressWarnings("restricted") // A system call that Java has no method for.
+  @SuppressWarnings("restricted") // Java has no method for this system call.
   private static MethodHandle syscall() {
     Linker linker = Linker.nativeLinker();
     return linker.downcallHandle(

@@ -9,8 +9,8 @@ import java.lang.invoke.MethodHandle;
 import java.util.Optional;
 
 /**
- * The environment as the C code of this process has it now. Java's is a copy from the start, which
- * lacks what was set since, by NCCL from its configuration files for one.
+ * The current environment of this process's C code. Java's copy dates from the start of the process
+ * and lacks later changes, such as the variables that NCCL sets from its configuration files.
  */
 public final class NativeEnvironment {
   private static final MethodHandle GETENV = getenv();
@@ -21,7 +21,7 @@ public final class NativeEnvironment {
   public static Optional<String> get(String variable) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment value = (MemorySegment) GETENV.invokeExact(arena.allocateFrom(variable));
-      return value.address() == 0 ? Optional.empty() : Optional.of(text(value));
+      return value.address() == 0 ? Optional.empty() : Optional.of(string(value));
     } catch (RuntimeException | Error e) {
       throw e;
     } catch (Throwable e) {
@@ -29,12 +29,12 @@ public final class NativeEnvironment {
     }
   }
 
-  @SuppressWarnings("restricted") // C says where the text ends.
-  private static String text(MemorySegment value) {
+  @SuppressWarnings("restricted") // A C string has no known size; it ends at its NUL.
+  private static String string(MemorySegment value) {
     return value.reinterpret(Long.MAX_VALUE).getString(0);
   }
 
-  @SuppressWarnings("restricted") // A C function that Java has no method for.
+  @SuppressWarnings("restricted") // Java has no method for this C function.
   private static MethodHandle getenv() {
     Linker linker = Linker.nativeLinker();
     return linker.downcallHandle(

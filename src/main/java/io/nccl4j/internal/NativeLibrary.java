@@ -2,6 +2,7 @@ package io.nccl4j.internal;
 
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.LibraryNotFoundException.Attempt;
+import io.nccl4j.internal.util.Loggers;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -12,21 +13,20 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * The two native libraries: where each is looked for, and its loading, once, on first use.
+ * A native library, which is searched for and loaded once, on first use.
  *
- * <p>The order is: system property, environment variable, the standard names through the system's
- * loader, the {@code nvidia} wheels of the active Python, the conda prefix, the CUDA home. A
- * property or variable that is set is final: if what it names cannot be loaded, nothing else is
- * tried, because a program that asked for one library must not run on another. A CUDA runtime that
- * is too new for the driver is passed over, unless its file was named.
+ * <p>The search order is: system property, environment variable, the standard names through the
+ * system's loader, the {@code nvidia} wheels of the active Python, the conda prefix, the CUDA home.
+ * If a property or variable is set and its library cannot be loaded, nothing else is tried, because
+ * a program that requested one library must not run on another. A CUDA runtime that is too new for
+ * the driver is skipped, unless its file was named.
  */
 public final class NativeLibrary {
-  private static final Logger LOG = LogManager.getLogger(NativeLibrary.class);
-  // How CUDA writes its versions in one number: 12080 is 12.8.
+  private static final Logger LOG = Loggers.of(NativeLibrary.class);
+  // CUDA encodes versions as one number: 12080 is 12.8.
   private static final int MAJOR = 1000;
   private static final int MINOR = 10;
 
@@ -58,13 +58,13 @@ public final class NativeLibrary {
   private final List<String> fileNames;
   private final List<String> wheelFolders;
   private final String versionFunction;
-  // What gives the newest version that can run on this machine, or null.
+  // The function that returns the newest version that can run on this machine, or null.
   private final String limitFunction;
   private final int oldestVersion;
   private final String remedy;
   private volatile Loaded loaded;
 
-  /** What was loaded: from where, and its version as its own version function gives it. */
+  /** A loaded library: its file, and the result of its version function. */
   public record Loaded(Path path, int version) {}
 
   private NativeLibrary(
@@ -85,9 +85,9 @@ public final class NativeLibrary {
   }
 
   /**
-   * Loads the library unless it is loaded already, so that the generated bindings find its symbols.
+   * Loads the library, unless it is loaded already. The generated bindings then find its symbols.
    *
-   * @throws LibraryNotFoundException if nothing that was tried could be loaded
+   * @throws LibraryNotFoundException if none of the candidates could be loaded
    */
   public Loaded load() {
     Loaded found = loaded;
@@ -105,22 +105,19 @@ public final class NativeLibrary {
     return found;
   }
 
-  /**
-   * Asks Java for native access by the smallest of restricted calls, to say what to do if it is
-   * refused.
-   */
-  @SuppressWarnings("restricted") // That it is restricted is the point.
+  /** Checks native access with a minimal restricted call, to explain what to do if it is denied. */
+  @SuppressWarnings("restricted") // On purpose.
   private static void checkNativeAccess() {
     try {
       MemorySegment.NULL.reinterpret(0);
     } catch (IllegalCallerException e) {
       Module module = NativeLibrary.class.getModule();
       String name = module.isNamed() ? module.getName() : "ALL-UNNAMED";
-      IllegalCallerException explained =
+      IllegalCallerException denied =
           new IllegalCallerException(
               "nccl4j may not call native code; start Java with --enable-native-access=" + name);
-      explained.initCause(e);
-      throw explained;
+      denied.initCause(e);
+      throw denied;
     }
   }
 
@@ -150,9 +147,9 @@ public final class NativeLibrary {
       event.version = found.version();
       event.path = found.path().toString();
       return found;
-    } catch (LibraryNotFoundException none) {
-      event.error = none.getMessage();
-      throw none;
+    } catch (LibraryNotFoundException notFound) {
+      event.error = notFound.getMessage();
+      throw notFound;
     } finally {
       event.commit();
     }
@@ -176,7 +173,7 @@ public final class NativeLibrary {
         found == null
             ? LibraryFolders.folders(wheelFolders)
             : List.<LibraryFolders.SearchFolder>of()) {
-      found = found == null ? tryPlace(folder, attempts) : found;
+      found = found == null ? tryFolder(folder, attempts) : found;
     }
     return orThrow(found, attempts, remedy);
   }
@@ -200,32 +197,32 @@ public final class NativeLibrary {
   private Loaded tryNamed(String source, String value, List<Attempt> attempts) {
     Path path = Path.of(value);
     return Files.isDirectory(path)
-        ? tryPlace(new LibraryFolders.SearchFolder(source, path, ""), attempts)
+        ? tryFolder(new LibraryFolders.SearchFolder(source, path, ""), attempts)
         : tryLoad(source, value, false, attempts);
   }
 
-  private Loaded tryPlace(LibraryFolders.SearchFolder place, List<Attempt> attempts) {
-    if (place.folder() == null) {
-      attempts.add(new Attempt(place.source(), "-", place.missing()));
+  private Loaded tryFolder(LibraryFolders.SearchFolder folder, List<Attempt> attempts) {
+    if (folder.folder() == null) {
+      attempts.add(new Attempt(folder.source(), "-", folder.missing()));
       return null;
     }
     boolean any = false;
     Loaded found = null;
     for (String name : fileNames) {
-      Path file = place.folder().resolve(name);
+      Path file = folder.folder().resolve(name);
       if (found == null && Files.exists(file)) {
         any = true;
-        found = tryLoad(place.source(), file.toString(), true, attempts);
+        found = tryLoad(folder.source(), file.toString(), true, attempts);
       }
     }
     if (!any) {
       String names = String.join(", ", fileNames);
-      attempts.add(new Attempt(place.source(), place.folder().toString(), "has no " + names));
+      attempts.add(new Attempt(folder.source(), folder.folder().toString(), "has no " + names));
     }
     return found;
   }
 
-  @SuppressWarnings("restricted") // Loading is what this class is for.
+  @SuppressWarnings("restricted") // The purpose of this class is to load libraries.
   private Loaded tryLoad(String source, String name, boolean replaceable, List<Attempt> attempts) {
     try {
       MemorySegment library = DynamicLoader.open(name);
@@ -245,7 +242,7 @@ public final class NativeLibrary {
         return null;
       }
       Path path = Path.of(DynamicLoader.pathOf(function)).toRealPath();
-      // The generated bindings look symbols up among what their class loader has loaded.
+      // The generated bindings look up symbols in the libraries that their class loader has loaded.
       System.load(path.toString());
       return new Loaded(path, version);
     } catch (DynamicLoader.LoadException | java.io.IOException | UnsatisfiedLinkError e) {
@@ -255,8 +252,8 @@ public final class NativeLibrary {
   }
 
   /**
-   * Returns why the driver cannot run the library, or null. A driver runs what is of its own major
-   * release, also if that is a newer minor one; without a driver nothing is wrong with the library.
+   * Returns why the driver cannot run the library, or null. A driver supports every minor release
+   * of its own major release. Without a driver there is nothing to check.
    */
   private String tooNew(MemorySegment library, int version) throws DynamicLoader.LoadException {
     if (limitFunction == null) {
@@ -273,7 +270,7 @@ public final class NativeLibrary {
   }
 
   @SuppressWarnings(
-      "restricted") // The version must be known before the bindings may use the library.
+      "restricted") // The version must be checked before the bindings use the library.
   private static int version(MemorySegment function) throws DynamicLoader.LoadException {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment version = arena.allocate(ValueLayout.JAVA_INT);
@@ -284,7 +281,7 @@ public final class NativeLibrary {
                       function, FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS))
                   .invokeExact(version);
       if (result != 0) {
-        throw new DynamicLoader.LoadException("its version function answered " + result);
+        throw new DynamicLoader.LoadException("its version function returned " + result);
       }
       return version.get(ValueLayout.JAVA_INT, 0);
     } catch (DynamicLoader.LoadException | RuntimeException | Error e) {

@@ -10,8 +10,8 @@ import java.util.Set;
 
 /**
  * The ranks of NCCL communicators that are open in this process. Freeing memory waits for kernels,
- * and a kernel waits for its peers, so memory is not freed while two ranks of one communicator are
- * open here: one might wait for the other.
+ * and a kernel waits for its peers. So memory is not freed while two ranks of one communicator are
+ * open in this process, because one might wait for the other.
  */
 public final class OpenRanks {
   private static final Map<Object, Set<Object>> OPEN = new HashMap<>();
@@ -20,19 +20,19 @@ public final class OpenRanks {
   private OpenRanks() {}
 
   /**
-   * Notes a rank, before its communicator is made.
+   * Adds a rank before its communicator is created.
    *
-   * @param cohort equal for those ranks of this process that may wait for each other
-   * @param rank stands for the rank; it must not refer to the communicator
+   * @param cohort equal for the ranks of this process that may wait for each other
+   * @param rank the identity of the rank; it must not refer to the communicator
    */
   public static synchronized void opened(Object cohort, Object rank) {
     OPEN.computeIfAbsent(cohort, none -> new HashSet<>()).add(rank);
   }
 
   /**
-   * Notes that a rank's communicator is gone. If that was the last one of its cohort, and no other
-   * ranks may wait for each other, runs what waited for that. Not earlier: the others of the cohort
-   * may be stuck until this thread has ended them too. Idempotent.
+   * Removes a rank once its communicator has ended. If it was the last of its cohort, and no other
+   * ranks may wait for each other, runs the steps added by {@link #whenAlone}. Not earlier, because
+   * the other ranks of the cohort may be blocked until this thread has ended them too. Idempotent.
    */
   public static void closed(Object cohort, Object rank) {
     List<Runnable> steps;
@@ -50,17 +50,17 @@ public final class OpenRanks {
     CloseAll.all(steps);
   }
 
-  /** Returns whether two ranks that may wait for each other are open here. */
+  /** Returns whether two ranks of this process may wait for each other. */
   public static boolean several() {
     return mostTogether() > 1;
   }
 
-  /** Returns how many ranks that may wait for each other are open here at most. */
+  /** Returns the size of the largest cohort. */
   static synchronized int mostTogether() {
     return OPEN.values().stream().mapToInt(Set::size).max().orElse(0);
   }
 
-  /** Adds a step for the end of a cohort after which no ranks may wait for each other. */
+  /** Adds a step that runs whenever a cohort ends and no other ranks may wait for each other. */
   static synchronized void whenAlone(Runnable step) {
     WHEN_ALONE.add(step);
   }

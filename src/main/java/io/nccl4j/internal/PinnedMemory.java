@@ -6,34 +6,36 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Page-locked host memory that every device can address. Allocating and freeing it may wait for all
- * devices.
+ * Pinned (page-locked) host memory that every device can access. Allocating and freeing it may wait
+ * for all devices.
  */
 public final class PinnedMemory extends KeptMemory {
-  /** The memory of buffers. */
+  /** The cache for buffers. */
   public static final PinnedMemory BUFFERS = new PinnedMemory();
 
-  /** Chunks of {@link #CHUNK_BYTES}, through which streams copy; counted apart, to reserve some. */
+  /**
+   * The cache for staging chunks of {@link #CHUNK_BYTES}; separate, so that some can be reserved.
+   */
   public static final PinnedMemory CHUNKS = new PinnedMemory();
 
   /** The size of a chunk. */
   public static final long CHUNK_BYTES = 1 << 20;
 
-  // For four streams that copy: a stream uses two.
-  private static final int CHUNKS_OF_A_RANK = 8;
+  // Four streams that copy, with two chunks each.
+  private static final int CHUNKS_PER_RANK = 8;
 
   private PinnedMemory() {
     super("cudaHostAlloc", "cudaFreeHost", false, OpenRanks::several);
   }
 
   /**
-   * Allocates chunks for the streams of this process's ranks where there are several, before they
-   * connect: later that could wait for a peer's kernel, which would wait for this rank.
+   * Allocates chunks for the streams of this process's ranks, if there are several, before they
+   * connect. Allocating later could wait for a peer's kernel that waits for this rank.
    */
   public static void reserveForRanks(int device) {
     int together = OpenRanks.mostTogether();
     if (together > 1) {
-      CHUNKS.reserve(device, CHUNK_BYTES, CHUNKS_OF_A_RANK * together);
+      CHUNKS.reserve(device, CHUNK_BYTES, CHUNKS_PER_RANK * together);
     }
   }
 

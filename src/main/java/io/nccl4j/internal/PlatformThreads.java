@@ -6,15 +6,15 @@ import java.util.concurrent.FutureTask;
 import java.util.function.Supplier;
 
 /**
- * Keeps virtual threads out of calls whose effect belongs to a thread of the operating system:
- * refuses them, or, where something ends or is freed, makes the call in a platform thread.
+ * Keeps virtual threads out of calls that depend on the state of an operating system thread:
+ * rejects the call, or, if it closes or frees something, makes it on a platform thread.
  */
 public final class PlatformThreads {
   private PlatformThreads() {}
 
   /**
-   * Throws in a virtual thread, which can move to another thread of the operating system and leave
-   * CUDA's current device and NCCL's group depth behind.
+   * Throws on a virtual thread. It can move to another operating system thread, where CUDA's
+   * current device and NCCL's group depth differ.
    *
    * @param function the C function that the caller is about to call
    */
@@ -28,12 +28,12 @@ public final class PlatformThreads {
   }
 
   /**
-   * Makes a call that must not be left half-way: in this thread, or for a virtual thread in a new
-   * platform thread. This wait for that thread has no deadline; the call keeps its own. An
-   * interrupt is kept for later.
+   * Makes a call uninterruptibly: on this thread, or on a new platform thread if this is a virtual
+   * thread. The wait for that thread has no deadline, apart from the call's own. An interrupt is
+   * restored afterwards.
    *
-   * @param function what is called, which names the new thread
-   * @return what the call returned; what it throws comes out unchanged
+   * @param function the name of the function, which names the new thread
+   * @return the result of the call; its exceptions are rethrown unchanged
    */
   public static <T> T call(String function, Supplier<T> call) {
     if (!Thread.currentThread().isVirtual()) {
@@ -48,7 +48,7 @@ public final class PlatformThreads {
     }
   }
 
-  /** Makes a call as {@link #call} does, for its effect. */
+  /** Makes a call without a result like {@link #call}. */
   public static void run(String function, Runnable call) {
     call(
         function,

@@ -1,44 +1,43 @@
 package io.nccl4j.internal;
 
+import io.nccl4j.internal.util.Loggers;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * A thread that looks at something from time to time, for as long as there is anything to look at.
- * After a look that fails, with whatever {@link Throwable}, the thread looks again; where it cannot
- * start, the next caller tries again. Those that wait for a look would otherwise wait indefinitely.
+ * A thread that polls periodically while there is something to poll. If a poll fails with any
+ * {@link Throwable}, the thread polls again; if the thread cannot start, the next call of {@link
+ * #watch} tries again. Otherwise, those that depend on a poll could wait indefinitely.
  */
 public final class Poller {
-  private static final Logger LOG = LogManager.getLogger(Poller.class);
+  private static final Logger LOG = Loggers.of(Poller.class);
 
   private final ThreadFactory threads;
   private final long periodMillis;
-  private final Runnable look;
+  private final Runnable poll;
   private final BooleanSupplier idle;
-  private final AtomicBoolean watching = new AtomicBoolean();
+  private final AtomicBoolean running = new AtomicBoolean();
 
   /**
-   * Describes a thread that looks; {@link #watch} starts it.
+   * Creates a poller; {@link #watch} starts its thread.
    *
-   * @param threads makes the thread
-   * @param periodMillis the pause before each look
-   * @param look looks once; it must not block
-   * @param nothingLeft whether the thread may end
+   * @param threads creates the thread
+   * @param periodMillis the pause before each poll
+   * @param poll polls once; it must not block
+   * @param idle whether there is nothing to poll, so that the thread may end
    */
-  public Poller(
-      ThreadFactory threads, long periodMillis, Runnable look, BooleanSupplier nothingLeft) {
+  public Poller(ThreadFactory threads, long periodMillis, Runnable poll, BooleanSupplier idle) {
     this.threads = threads;
     this.periodMillis = periodMillis;
-    this.look = look;
-    this.idle = nothingLeft;
+    this.poll = poll;
+    this.idle = idle;
   }
 
-  /** Starts the thread unless one runs; what there is to look at is there before the call. */
+  /** Starts the thread, unless it is running. Called after adding something to poll. */
   public void watch() {
-    if (!watching.compareAndSet(false, true)) {
+    if (!running.compareAndSet(false, true)) {
       return;
     }
     boolean started = false;
@@ -47,7 +46,7 @@ public final class Poller {
       started = true;
     } finally {
       if (!started) {
-        watching.set(false);
+        running.set(false);
       }
     }
   }
@@ -55,31 +54,31 @@ public final class Poller {
   private void work() {
     do {
       try {
-        // Nobody has a reference to this thread, so an interrupt is as unexpected as a failure.
+        // No other code has a reference to this thread, so an interrupt is an unexpected failure.
         Thread.sleep(periodMillis);
-        look.run();
+        poll.run();
       } catch (Throwable failure) {
         report(failure);
       }
-    } while (!over());
+    } while (!finished());
   }
 
   private void report(Throwable failure) {
     try {
-      LOG.warn("a look has failed; the next one comes in {} ms", periodMillis, failure);
+      LOG.warn("polling failed; the next poll is in {} ms", periodMillis, failure);
     } catch (Throwable unreported) {
-      // There is no memory for the message; a failure that lasts is reported after the next look.
+      // Out of memory for the message. If the failure persists, the next poll reports it.
     }
   }
 
-  /** Returns whether nothing is left; the next caller then starts another thread. */
-  private boolean over() {
+  /** Returns whether the thread ends; the next call of {@link #watch} then starts another one. */
+  private boolean finished() {
     if (!idle()) {
       return false;
     }
-    watching.set(false);
-    // What came between the look and the line above found a watcher and started none.
-    return idle() || !watching.compareAndSet(false, true);
+    running.set(false);
+    // Something added before the line above found a running thread and started none.
+    return idle() || !running.compareAndSet(false, true);
   }
 
   private boolean idle() {

@@ -8,8 +8,8 @@ import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 
 /**
- * Whether anything in this process uses a device yet: the state of its primary context, which the
- * CUDA runtime has no function to ask for and the driver has.
+ * Queries whether this process uses a device: the state of the device's primary context. The CUDA
+ * driver has a function for that, the runtime has none.
  *
  * @see <a
  *     href="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html">cuDevicePrimaryCtxGetState</a>
@@ -20,7 +20,7 @@ public final class PrimaryContexts {
 
   private PrimaryContexts() {}
 
-  /** Returns whether a device is in use; true where there is no driver to ask. */
+  /** Returns whether this process uses a device; true if there is no driver to query. */
   public static boolean active(int device) {
     if (GET_STATE == null) {
       return true;
@@ -37,7 +37,7 @@ public final class PrimaryContexts {
     }
   }
 
-  @SuppressWarnings("restricted") // The one driver function that the runtime does not cover.
+  @SuppressWarnings("restricted") // A driver function that the runtime does not have.
   private static MethodHandle getState() {
     try {
       MemorySegment function =
@@ -51,7 +51,7 @@ public final class PrimaryContexts {
                   ValueLayout.ADDRESS,
                   ValueLayout.ADDRESS));
     } catch (DynamicLoader.LoadException e) {
-      // No driver, or the stand-in in its place: nothing is lost by going back to a device.
+      // No driver, or the stand-in libraries: restoring a device costs nothing then.
       return null;
     }
   }

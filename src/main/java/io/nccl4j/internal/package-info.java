@@ -1,6 +1,5 @@
 /**
- * Between the generated bindings and the rooms that use them: finding and loading the native
- * libraries, the one place where a result code becomes an exception, and waits with deadlines
- * around calls that have none. Not exported.
+ * Shared by the packages that use the generated bindings: finding and loading the native libraries,
+ * converting result codes to exceptions, and deadlines for blocking native calls. Not exported.
  */
 package io.nccl4j.internal;

@@ -6,12 +6,13 @@ import io.nccl4j.NcclException;
 import io.nccl4j.bindings.nccl.nccl_h;
 
 /**
- * A buffer that a communicator knows in advance, so that collectives on it need no copy through
- * NCCL's own buffers. It is made by {@link NcclCommunicator#register}.
+ * A buffer that is registered with a communicator, so that collectives on it need not copy through
+ * NCCL's own buffers. Created by {@link NcclCommunicator#register}.
  *
- * <p>While it is open, the buffer's owner cannot be closed. It belongs to the rank that made it,
- * which closes it when its streams have passed the last operation on the memory; what is left open
- * ends with the communicator. Whoever may use the communicator may use this.
+ * <p>While the registration is open, the buffer's owner cannot be closed. The rank that created the
+ * registration closes it once its streams have completed the last operation on the memory; closing
+ * the communicator ends open registrations. A registration follows the threading rules of its
+ * communicator.
  */
 public final class BufferRegistration implements AutoCloseable {
   static final MemoryHandle.Kind KIND =
@@ -27,34 +28,37 @@ public final class BufferRegistration implements AutoCloseable {
   private final boolean effective;
 
   private BufferRegistration(
-      Communicator communicator, RegistrationTable registrations, MemoryHandle registered) {
+      Communicator communicator, RegistrationTable registrations, MemoryHandle handle) {
     this.communicator = communicator;
     this.registrations = registrations;
-    this.handle = registered;
-    this.effective = registered.handle().address() != 0;
+    this.handle = handle;
+    this.effective = handle.handle().address() != 0;
   }
 
-  /** Does what {@link NcclCommunicator#register} promises. */
-  static BufferRegistration make(Communicator of, RegistrationTable registrations, Buffer buffer) {
+  /** Implements {@link NcclCommunicator#register}. */
+  static BufferRegistration make(
+      Communicator communicator, RegistrationTable registrations, Buffer buffer) {
     registrations.communicator().library().require(KIND.registering());
     registrations.check(buffer);
     return new BufferRegistration(
-        of, registrations, registrations.make(KIND, buffer, "NCCL to register " + buffer));
+        communicator,
+        registrations,
+        registrations.register(KIND, buffer, "NCCL to register " + buffer));
   }
 
-  /** {@return the communicator that knows the memory} */
+  /** {@return the communicator that the buffer is registered with} */
   public Communicator communicator() {
     return communicator;
   }
 
-  /** {@return the registered elements, as a view that ends with its owner} */
+  /** {@return a view of the registered elements, valid until the owner is closed} */
   public Buffer buffer() {
     return handle.buffer();
   }
 
   /**
-   * {@return whether NCCL makes use of the registration} It passes over host memory, and everything
-   * if {@code NCCL_LOCAL_REGISTER=0} is set, and says so in its log alone.
+   * {@return whether NCCL uses the registration} NCCL ignores host memory, and every buffer if
+   * {@code NCCL_LOCAL_REGISTER=0} is set, and reports that only in its log.
    */
   public boolean isEffective() {
     return effective;
@@ -62,15 +66,15 @@ public final class BufferRegistration implements AutoCloseable {
 
   /** {@return whether the registration has neither been closed nor ended with its communicator} */
   public boolean isOpen() {
-    return registrations.knows(handle);
+    return registrations.contains(handle);
   }
 
   /**
-   * Makes the communicator forget the memory; does nothing when it has already, or has ended. While
-   * it is being closed, which ends the registration too, this waits for that. C: {@code
-   * ncclCommDeregister}, from NCCL 2.19 on.
+   * Deregisters the buffer. Does nothing if the registration is closed or the communicator has
+   * ended. If another thread is closing the communicator, waits for that close, which ends the
+   * registration too. C: {@code ncclCommDeregister}, from NCCL 2.19 on.
    *
-   * @throws IllegalStateException if another thread uses the communicator
+   * @throws IllegalStateException if another thread is using the communicator
    * @throws NcclException if the library failed, or the configured timeout has passed
    */
   @Override

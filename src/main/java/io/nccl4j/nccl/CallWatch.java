@@ -6,19 +6,18 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Finds calls that last for longer than the timeout of their blocking communicator, and has them
- * ended. Such a call connects to its peers, or waits until the device takes more work; NCCL does
- * either without a deadline.
+ * Detects calls that exceed the timeout of their blocking communicator, and ends them. Such a call
+ * connects to peers or waits until the device accepts more work; NCCL has no deadline for either.
  *
- * <p>One thread looks at every open communicator. A call costs nothing for that: each entry gives
- * its handle another number anyway, and a number that stays is a call that lasts.
+ * <p>One thread polls all open communicators. This adds no cost to a call: every entry changes the
+ * handle's call number anyway, and a number that stays the same is a call still running.
  */
 final class CallWatch {
   private static final long PERIOD_MILLIS = 100;
   private static final Seen NO_CALL = new Seen(0, 0, false);
-  // Weakly: one that was forgotten is reported, not kept, and has no thread in a call.
+  // Weak references, so that a leaked communicator can be detected. No thread is in a call on it.
   private static final Map<WeakReference<CommunicatorEnd>, Seen> OPEN = new ConcurrentHashMap<>();
-  private static final Poller WATCHER =
+  private static final Poller POLLER =
       new Poller(
           Thread.ofPlatform().daemon().name("nccl4j-call-watch").factory(),
           PERIOD_MILLIS,
@@ -28,31 +27,31 @@ final class CallWatch {
   private CallWatch() {}
 
   /**
-   * The call that the last look has found.
+   * The call that the last poll has seen.
    *
-   * @param call the handle's number of it, or 0
-   * @param since when it was first seen, in nanoseconds
-   * @param overdue whether something has been done about it
+   * @param call the handle's number of the call, or 0
+   * @param since when the call was first seen, in nanoseconds
+   * @param overdue whether {@link CommunicatorEnd#endOverdueCall} has been called for it
    */
   private record Seen(int call, long since, boolean overdue) {}
 
   /** Watches a communicator until it has ended. */
   static void add(CommunicatorEnd end) {
     OPEN.put(new WeakReference<>(end), NO_CALL);
-    WATCHER.watch();
+    POLLER.watch();
   }
 
   private static void poll() {
-    OPEN.keySet().removeIf(CallWatch::over);
+    OPEN.keySet().removeIf(CallWatch::ended);
     OPEN.replaceAll(CallWatch::poll);
   }
 
-  private static boolean over(WeakReference<CommunicatorEnd> watched) {
+  private static boolean ended(WeakReference<CommunicatorEnd> watched) {
     CommunicatorEnd end = watched.get();
     return end == null || end.communicator().handle().ended();
   }
 
-  /** Returns what is seen of a communicator now, and acts where a call is overdue. */
+  /** Returns the call that is running on a communicator, and ends it if it is overdue. */
   private static Seen poll(WeakReference<CommunicatorEnd> watched, Seen last) {
     CommunicatorEnd end = watched.get();
     int call = end == null ? 0 : end.communicator().handle().enqueuing();
@@ -62,8 +61,8 @@ final class CallWatch {
     if (call != last.call()) {
       return new Seen(call, System.nanoTime(), false);
     }
-    long lasts = System.nanoTime() - last.since();
-    if (last.overdue() || lasts < end.communicator().timeout().toNanos()) {
+    long duration = System.nanoTime() - last.since();
+    if (last.overdue() || duration < end.communicator().timeout().toNanos()) {
       return last;
     }
     end.endOverdueCall(call);

@@ -11,11 +11,12 @@ import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.EnqueuedOperation;
 
 /**
- * The calls of NCCL that enqueue one operation, by the thread inside a communicator. Addresses are
- * plain numbers, so a call acquires no session and allocates nothing.
+ * Calls the NCCL function that enqueues one operation. Called by the thread inside the
+ * communicator. Addresses are plain numbers, so that a call acquires no session and allocates
+ * nothing.
  */
 final class CollectiveCalls {
-  // From this code on an operator multiplies.
+  // The first operator code that scales its operands.
   private static final int FIRST_SCALING = ReduceOp.AVG.code();
 
   private final CommunicatorHandle handle;
@@ -24,7 +25,7 @@ final class CollectiveCalls {
     this.handle = handle;
   }
 
-  /** Makes one call of a group; it answers success or a refusal. */
+  /** Makes one call of a group. */
   void enqueue(EnqueuedOperation call) {
     long stream = ((CudaStreamDriver) call.streamDriver()).address();
     int result =
@@ -41,7 +42,7 @@ final class CollectiveCalls {
     }
   }
 
-  /** Makes a call, and returns what NCCL answers. */
+  /** Makes a call and returns NCCL's result code. */
   int call(
       Operation operation,
       BufferMemory send,
@@ -56,9 +57,9 @@ final class CollectiveCalls {
   }
 
   /**
-   * Calls NCCL under the conditions that it needs beyond one thread at a time: nobody may ask a
-   * non-blocking communicator for its state meanwhile, and a communicator of one rank multiplies on
-   * whatever device is current.
+   * Calls NCCL with two extra guarantees: no thread queries the state of a non-blocking
+   * communicator during the call, and the communicator's device is current for a scaling reduction
+   * of one rank, which NCCL runs on the current device.
    */
   private int callSafely(
       Operation operation,
@@ -91,7 +92,7 @@ final class CollectiveCalls {
     }
   }
 
-  /** Makes the most frequent call on a way that is short enough to be compiled in one piece. */
+  /** Dispatches the call. The most frequent one takes a path short enough for full inlining. */
   private int makeCall(
       Operation operation,
       BufferMemory send,
@@ -115,8 +116,8 @@ final class CollectiveCalls {
       int op,
       int peer,
       long stream) {
-    // A buffer that the rank does not use may be missing; NCCL gets the other one, as for an
-    // in-place call.
+    // A buffer that the rank does not use may be null. NCCL gets the other one, as for an in-place
+    // call.
     long from = (send == null ? recv : send).address();
     long to = (recv == null ? send : recv).address();
     int type = (send == null ? recv : send).typeCode();
@@ -156,10 +157,7 @@ final class CollectiveCalls {
     };
   }
 
-  /**
-   * What NCCL before 2.28 has no function for: the same movement as one group of sends and
-   * receives.
-   */
+  /** Implements an exchange as one group of sends and receives, for NCCL before 2.28. */
   private int exchangeByPeers(
       Operation operation,
       BufferMemory send,

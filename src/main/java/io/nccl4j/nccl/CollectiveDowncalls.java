@@ -12,12 +12,13 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
 
 /**
- * NCCL's collectives, send and receive, for addresses that are plain numbers: the generated
- * functions, linked once more with a {@code long} wherever they take a pointer. A segment's scope
- * costs every call, and here nothing is learnt from it.
+ * NCCL's collectives, send and receive, with {@code long} addresses. These are the generated
+ * functions, linked again with a {@code long} for every pointer: checking the scopes of segments
+ * would cost every call, and is not needed here.
  *
- * <p>Each is linked on its own, like the generated one: in a class that is called like the function
- * without {@code nccl}, which is not initialized where an older library lacks the function.
+ * <p>Each function is linked by its own nested class, as in the generated code. The class is named
+ * like the function without {@code nccl}, and is not initialized if an older library lacks the
+ * function.
  */
 final class CollectiveDowncalls {
   private CollectiveDowncalls() {}
@@ -175,7 +176,7 @@ final class CollectiveDowncalls {
     }
   }
 
-  @SuppressWarnings("restricted") // The function and the bits of the generated binding.
+  @SuppressWarnings("restricted") // Same function and argument sizes as the generated binding.
   private static MethodHandle linkWithLongs(
       String name, MemorySegment function, FunctionDescriptor generated) {
     if (Boolean.getBoolean("jextract.trace.downcalls")) {
@@ -189,7 +190,7 @@ final class CollectiveDowncalls {
     return Linker.nativeLinker().downcallHandle(function, FunctionDescriptor.of(result, arguments));
   }
 
-  /** Returns the generated method, which under that property tells of each call. */
+  /** Returns the generated method, which prints each call if that property is set. */
   private static MethodHandle traced(String name, MethodType type) {
     try {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
@@ -210,7 +211,7 @@ final class CollectiveDowncalls {
     }
   }
 
-  /** A native function throws nothing; what comes is the virtual machine's own. */
+  /** Rethrows a failure. Native functions throw nothing, so it comes from the virtual machine. */
   private static AssertionError unexpected(Throwable failure) {
     if (failure instanceof Error error) {
       throw error;

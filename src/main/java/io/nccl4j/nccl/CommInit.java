@@ -11,45 +11,45 @@ import java.util.List;
 import java.util.SortedSet;
 
 /**
- * The native call that makes a rank's communicator. It writes the new pointer into the cell of the
- * new communicator's handle, perhaps long after it has answered; who is to be asked whether it is
- * done differs.
+ * The native call that creates a rank's communicator. It writes the new pointer into the cell of
+ * the new communicator's handle, possibly long after the call has returned. Each kind of call has
+ * its own way to query completion.
  */
 sealed interface CommInit {
-  /** The cohort of all communicators that old and new ranks of a grow share. */
+  /** The cohort of every communicator that the old and new ranks of a grow share. */
   Object GROWN = "ranks of a grow";
 
   /** Returns the C function. */
   String function();
 
-  /** Throws unless the library has the function. */
+  /** Checks that the library has the function. */
   default void check(NcclVersion library) {
     library.require(function());
   }
 
-  /** Returns what the ranks that are made together have in common; called once. */
+  /** Returns the key that the ranks of the new communicator share. Called once. */
   Object communicatorKey();
 
-  /** Returns the children of the communicator that this one is made of, or null. */
+  /** Returns the children of the parent communicator, or null if there is no parent. */
   default NativeChildren children() {
     return null;
   }
 
   /**
-   * Returns what is equal for those ranks of this process that may wait for each other. Old and new
-   * ranks of a grow do not know each other's world, so all of them count together.
+   * Returns a key that is equal for the ranks of this process that may wait for each other. Old and
+   * new ranks of a grow do not know each other's communicator key, so all grows share one cohort.
    */
-  default Object cohort(Object world) {
-    return children() != null && children().cohort() == GROWN ? GROWN : world;
+  default Object cohort(Object communicatorKey) {
+    return children() != null && children().cohort() == GROWN ? GROWN : communicatorKey;
   }
 
-  /** Waits for what must be over before the call. */
+  /** Waits for operations that must complete before the call. */
   default void prepare() {
-    // Most calls need nothing.
+    // Most calls need not wait.
   }
 
-  /** Makes the call, and waits for it; by the thread that is inside the new handle. */
-  void make(NativeCommunicator made, MemorySegment config, Arena arena);
+  /** Makes the call and waits for it. Called by the thread inside the new handle. */
+  void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena);
 
   private static MemorySegment bytes(List<UniqueId> ids, Arena arena) {
     MemorySegment bytes = ncclUniqueId.allocateArray(ids.size(), arena);
@@ -73,14 +73,15 @@ sealed interface CommInit {
 
     @Override
     public void check(NcclVersion library) {
-      // Every release that is loaded has it.
+      // Every supported release has it.
     }
 
     @Override
-    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
-      MemorySegment cell = made.handle().cell();
+    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
+      MemorySegment cell = communicator.handle().cell();
       MemorySegment bytes = bytes(List.of(id), arena);
-      made.settle(nccl_h.ncclCommInitRankConfig(cell, size, bytes, rank, config), function());
+      int result = nccl_h.ncclCommInitRankConfig(cell, size, bytes, rank, config);
+      communicator.settle(result, function());
     }
   }
 
@@ -97,11 +98,11 @@ sealed interface CommInit {
     }
 
     @Override
-    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
-      MemorySegment cell = made.handle().cell();
+    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
+      MemorySegment cell = communicator.handle().cell();
       MemorySegment bytes = bytes(ids, arena);
       int result = nccl_h.ncclCommInitRankScalable(cell, size, rank, ids.size(), bytes, config);
-      made.settle(result, function());
+      communicator.settle(result, function());
     }
   }
 
@@ -118,14 +119,14 @@ sealed interface CommInit {
     }
 
     @Override
-    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
-      MemorySegment cell = made.handle().cell();
+    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
+      MemorySegment cell = communicator.handle().cell();
       CommunicatorHandle handle = children.parent().handle();
       handle.insideForLong(
           function(),
           comm -> {
             int result = handle.guarded(() -> nccl_h.ncclCommSplit(comm, color, key, cell, config));
-            children.settle(made, result, function());
+            children.settle(communicator, result, function());
           });
     }
   }
@@ -151,15 +152,15 @@ sealed interface CommInit {
     }
 
     @Override
-    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
       int flags =
           mode == ShrinkMode.ABORT_FIRST
               ? nccl_h.NCCL_SHRINK_ABORT()
               : nccl_h.NCCL_SHRINK_DEFAULT();
-      // NCCL sorts this array, which is why it is a copy.
+      // A copy, because NCCL sorts the array.
       int[] ranks = excluded.stream().mapToInt(Integer::intValue).toArray();
       MemorySegment array = arena.allocateFrom(ValueLayout.JAVA_INT, ranks);
-      MemorySegment cell = made.handle().cell();
+      MemorySegment cell = communicator.handle().cell();
       CommunicatorHandle handle = children.parent().handle();
       handle.insideForLong(
           function(),
@@ -170,17 +171,17 @@ sealed interface CommInit {
             int result =
                 handle.guarded(
                     () -> nccl_h.ncclCommShrink(comm, array, ranks.length, cell, config, flags));
-            children.settle(made, result, function());
+            children.settle(communicator, result, function());
           });
     }
   }
 
-  /** The end of a rank that a growing communicator has already; the id is null but on one rank. */
+  /** An existing rank of a growing communicator. The id is null except on one rank. */
   record Grow(NativeChildren children, int newSize, UniqueId id) implements CommInit {
     private static final int KEEPS_ITS_RANK = -1;
 
     @Override
-    public Object cohort(Object world) {
+    public Object cohort(Object communicatorKey) {
       return GROWN;
     }
 
@@ -200,9 +201,9 @@ sealed interface CommInit {
     }
 
     @Override
-    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
       MemorySegment bytes = id == null ? MemorySegment.NULL : bytes(List.of(id), arena);
-      MemorySegment cell = made.handle().cell();
+      MemorySegment cell = communicator.handle().cell();
       CommunicatorHandle handle = children.parent().handle();
       handle.insideForLong(
           function(),
@@ -211,23 +212,22 @@ sealed interface CommInit {
             int result =
                 handle.guarded(
                     () -> nccl_h.ncclCommGrow(comm, newSize, bytes, KEEPS_ITS_RANK, cell, config));
-            // Here it is the new communicator that says when it is done; the old one is used till
-            // then.
-            made.settle(result, function());
+            // Here the new communicator reports completion; the old one is in use until then.
+            communicator.settle(result, function());
           });
     }
   }
 
-  /** The end of a new rank of a growing communicator. */
+  /** A new rank of a growing communicator. */
   record Join(UniqueId id, int newSize, int rank) implements CommInit {
     @Override
-    public Object cohort(Object world) {
+    public Object cohort(Object communicatorKey) {
       return GROWN;
     }
 
     @Override
     public Object communicatorKey() {
-      // The old ranks do not learn the id: with them it has nothing in common here.
+      // The old ranks do not get the id, so they cannot share this key.
       return id;
     }
 
@@ -237,11 +237,12 @@ sealed interface CommInit {
     }
 
     @Override
-    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
       MemorySegment none = MemorySegment.NULL;
-      MemorySegment cell = made.handle().cell();
+      MemorySegment cell = communicator.handle().cell();
       MemorySegment bytes = bytes(List.of(id), arena);
-      made.settle(nccl_h.ncclCommGrow(none, newSize, bytes, rank, cell, config), function());
+      int result = nccl_h.ncclCommGrow(none, newSize, bytes, rank, cell, config);
+      communicator.settle(result, function());
     }
   }
 }

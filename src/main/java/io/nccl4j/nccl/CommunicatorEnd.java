@@ -6,26 +6,26 @@ import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.util.CloseAll;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * How an {@code ncclComm_t} ends: in order, by an abort, or by an abort of a call that lasts for
- * too long. A revoke ends its operations alone.
+ * Ends an {@code ncclComm_t}: by a close, by an abort, or by an abort after a call has exceeded its
+ * timeout. A revoke ends only its operations.
  */
 final class CommunicatorEnd {
-  // The name of the public class, which stands above this one.
-  private static final Logger LOG = LogManager.getLogger("io.nccl4j.nccl.NcclCommunicator");
+  // Logs under the name of the public class.
+  private static final Logger LOG = Loggers.of("io.nccl4j.nccl.NcclCommunicator");
 
-  // How long a close waits for a call in flight before it refuses, and an abort before it ends that
-  // call, and after that before it leaves the freeing to the call's thread.
-  private static final Duration PATIENCE = Duration.ofMillis(200);
+  // How long a close waits for a call in flight before it fails. Also how long an abort waits
+  // before it ends that call, and then before it leaves the freeing to the call's thread.
+  private static final Duration CALL_TIMEOUT = Duration.ofMillis(200);
   private static final double MILLIS_PER_SECOND = 1000;
 
   private final NativeCommunicator communicator;
@@ -41,16 +41,17 @@ final class CommunicatorEnd {
   private volatile boolean freed;
 
   /**
-   * Takes what ends together with the communicator.
+   * Creates the end of a communicator and of the parts that end with it.
    *
-   * @param gone reports that no kernel of the communicator can run here any more; idempotent
+   * @param noMoreKernels records that no kernel of the communicator can run in this process any
+   *     more; idempotent
    */
   CommunicatorEnd(
       NativeCommunicator communicator,
       RegistrationTable registrations,
       Suspension suspension,
       NativeChildren children,
-      Runnable gone) {
+      Runnable noMoreKernels) {
     this.communicator = communicator;
     this.context = communicator.context();
     this.handle = communicator.handle();
@@ -58,14 +59,14 @@ final class CommunicatorEnd {
     this.registrations = registrations;
     this.suspension = suspension;
     this.children = children;
-    this.noMoreKernels = gone;
+    this.noMoreKernels = noMoreKernels;
   }
 
   NativeCommunicator communicator() {
     return communicator;
   }
 
-  /** Does what {@link NcclCommunicator#revoke} promises. */
+  /** Implements {@link NcclCommunicator#revoke}. */
   void revoke() {
     String function = "ncclCommRevoke";
     library.require(function);
@@ -87,14 +88,14 @@ final class CommunicatorEnd {
   }
 
   /**
-   * Does what can be done about a call that has lasted for the timeout.
+   * Ends a call that has exceeded the timeout, if NCCL allows it; otherwise logs a warning.
    *
-   * @param call the handle's number of it
+   * @param call the handle's number of the call
    */
   void endOverdueCall(int call) {
     if (!handle.abortEndsCalls()) {
       LOG.warn(
-          "{}: {} has been inside NCCL for {} s; NCCL {} has no function that ends such a call, while {} has one and non-blocking communicators need none",
+          "{}: {} has been inside NCCL for {} s; NCCL {} cannot end such a call; use NCCL {} or later, or a non-blocking communicator",
           communicator,
           handle.enqueuingFunction(),
           communicator.timeout().toMillis() / MILLIS_PER_SECOND,
@@ -107,18 +108,18 @@ final class CommunicatorEnd {
 
   private void abortOverdue(int call) {
     String function = handle.enqueuingFunction();
-    boolean said = false;
-    // The call may return after all.
+    boolean warned = false;
+    // The call may still return by itself.
     while (handle.enqueuing() == call) {
       communicator.markOverdue(true);
       try {
-        if (!said) {
+        if (!warned) {
           LOG.warn(
               "{}: {} has been inside NCCL for {} s; the communicator is aborted",
               communicator,
               function,
               communicator.timeout().toMillis() / MILLIS_PER_SECOND);
-          said = true;
+          warned = true;
         }
         context.abort();
         return;
@@ -126,24 +127,24 @@ final class CommunicatorEnd {
         LOG.warn("{}: the abort of an overdue call has failed", communicator, failure);
         return;
       } catch (OutOfMemoryError shortage) {
-        // The thread inside the call waits for this one, and nothing else would abort it later.
+        // Retry: the thread inside the call waits for this one, and nothing else would abort it.
         MemoryShortage.pause();
       }
     }
     communicator.markOverdue(false);
   }
 
-  /** Does what {@link CommunicatorDriver#abort} promises. */
+  /** Implements {@link CommunicatorDriver#abort}. */
   void abort() {
-    handle.end(PATIENCE);
+    handle.end(CALL_TIMEOUT);
     endBlockedCall();
-    freeIfNobodyInside();
+    freeIfUnused();
   }
 
   /**
-   * Ends the call of a thread that is still inside a blocking communicator to enqueue something.
-   * What makes children, registers and the like is left alone, since NCCL's revoke could meet
-   * memory that it frees; it has a deadline and a thread of its own.
+   * Ends the call of a thread that is still inside a blocking communicator to enqueue an operation.
+   * Calls that create children, register memory and so on are not ended, because NCCL's revoke
+   * could access memory that they free; they run on a separate thread with a deadline.
    */
   private void endBlockedCall() {
     String function = handle.enqueuingFunction();
@@ -183,15 +184,15 @@ final class CommunicatorEnd {
       NcclResults.check(
           nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()), "ncclCommRevoke");
     } finally {
-      // The other thread leaves first, and need not wait for the freeing: it may have a capture to
-      // drop, which NCCL waits for then.
-      handle.awaitNobody(PATIENCE);
+      // Let the other thread leave first, so that it need not wait for the freeing. It may have to
+      // drop a capture, which the freeing would wait for.
+      handle.awaitEmpty(CALL_TIMEOUT);
       handle.release();
     }
   }
 
-  /** Aborts the ended communicator unless a thread is inside, which then does so when it leaves. */
-  void freeIfNobodyInside() {
+  /** Aborts the ended communicator, unless a thread is inside; that thread aborts it later. */
+  void freeIfUnused() {
     MemorySegment comm = handle.take();
     if (comm != null) {
       abort(comm);
@@ -210,29 +211,28 @@ final class CommunicatorEnd {
             }
             communicator.useDevice();
             int result = nccl_h.ncclCommAbort(comm);
-            registrations.forgetAll();
+            registrations.releaseAll();
             CloseAll.all(
                 List.of(
                     noMoreKernels,
                     () -> NcclResults.check(result, "ncclCommAbort"),
-                    children::freeLate));
+                    children::freeAbandoned));
           });
     } catch (NcclTimeoutException e) {
-      LOG.warn("{}: NCCL did not end the abort; its thread stays", communicator, e);
+      LOG.warn("{}: ncclCommAbort is late; its thread keeps running", communicator, e);
     } catch (Error failure) {
       handle.releaseUnlessFreeing();
       throw failure;
     }
   }
 
-  /** Does what {@link CommunicatorDriver#close} promises. */
+  /** Implements {@link CommunicatorDriver#close}. */
   void close() {
-    if (!handle.made()) {
+    if (!handle.created()) {
       return;
     }
     if (context.isAborted() && !revoked) {
-      // Its operations were ended by a shrink, or by a revoke that failed: there is nothing to
-      // finish.
+      // A shrink or a failed revoke has ended the operations: there is nothing to finish.
       abort();
       return;
     }
@@ -258,7 +258,7 @@ final class CommunicatorEnd {
   }
 
   private void finishBeforeClose() {
-    // A stream on which an operation has failed never comes to its end.
+    // A stream on which an operation has failed never completes.
     communicator
         .asyncError()
         .ifPresent(
@@ -274,17 +274,17 @@ final class CommunicatorEnd {
   }
 
   /**
-   * Ends the communicator when its streams are done, so that a blocking finalize has nothing to
-   * wait for. A revoked one must not be finalized.
+   * Finalizes and destroys the communicator. Its streams have completed, so that a blocking
+   * finalize does not wait. A revoked communicator must not be finalized.
    */
   private void finalizeAndDestroy() {
     communicator.useDevice();
-    MemorySegment comm = handle.enterToEnd("ncclCommFinalize", PATIENCE);
+    MemorySegment comm = handle.enterToEnd("ncclCommFinalize", CALL_TIMEOUT);
     int result;
     try {
-      registrations.closeAll(comm);
+      registrations.deregisterAll(comm);
       if (suspension.inProgress()) {
-        suspension.endInside(comm);
+        suspension.resumeInside(comm);
       }
       if (!revoked) {
         communicator.callAndSettle("ncclCommFinalize", () -> nccl_h.ncclCommFinalize(comm));
@@ -296,23 +296,23 @@ final class CommunicatorEnd {
     if (result != nccl_h.ncclSuccess() && result != nccl_h.ncclUnhandledCudaError()) {
       throw abortedAfterDestroy(NcclResults.failure(result, "ncclCommDestroy"));
     }
-    // A CUDA failure can come after NCCL has freed the communicator, from making the thread's
-    // device current again: an abort could be of memory that is others' by now. Nothing uses what
-    // the communicator knew, since it has been finalized or revoked.
+    // A CUDA failure can occur after NCCL has freed the communicator, when it restores the thread's
+    // device. An abort could then access memory that has been reused. The memory registered with
+    // the communicator is unused, since the communicator has been finalized or revoked.
     freed = true;
     if (context.isAborted()) {
-      // The caller has given up waiting, or will not look.
+      // The caller has stopped waiting, or does not check.
       noMoreKernels.run();
     }
-    registrations.forgetAll();
-    children.freeLate();
+    registrations.releaseAll();
+    children.freeAbandoned();
     NcclResults.check(result, "ncclCommDestroy");
   }
 
-  /** Frees by an abort what NCCL has refused to destroy, of which it has freed nothing. */
+  /** Aborts a communicator that NCCL refused to destroy, and of which it has freed nothing. */
   private NcclException abortedAfterDestroy(NcclException refusal) {
     handle.releaseUnlessFreeing();
-    CloseAll.after(refusal, this::freeIfNobodyInside);
+    CloseAll.after(refusal, this::freeIfUnused);
     return refusal;
   }
 }

@@ -20,25 +20,25 @@ import java.util.function.Consumer;
 import java.util.function.IntSupplier;
 
 /**
- * An {@code ncclComm_t} and who may touch it when.
+ * An {@code ncclComm_t}, and the synchronization of access to it.
  *
- * <p>One thread at a time is inside, between {@link #enter} and {@link #leave}; pollers ask for the
- * state under a lock. {@link #end} lets nobody in any more. The thread that then finds nobody
- * inside takes the communicator, once, to free it: NCCL frees at once, even while another thread is
- * still in a call. Ending such a call from outside holds the communicator too, with {@link
- * #retain}.
+ * <p>At most one thread is inside, between {@link #enter} and {@link #leave}; pollers query the
+ * state under a lock. After {@link #end}, no thread can enter. The first thread that then finds no
+ * thread inside takes the communicator, once, and frees it: NCCL frees immediately, even if another
+ * thread is still in a call. A thread that ends such a call from outside also keeps the
+ * communicator from being freed, with {@link #retain}.
  */
 final class CommunicatorHandle {
   private static final VarHandle INSIDE;
-  private static final long LOOK_NANOS = 50_000;
+  private static final long POLL_NANOS = 50_000;
 
-  // What the two lowest bits of 'inside' say. The others count entries, so that one long call
-  // differs from many short ones.
-  private static final int NOBODY = 0;
+  // The two lowest bits of 'inside' are the state. The other bits count entries, so that one long
+  // call can be distinguished from many short ones.
+  private static final int EMPTY = 0;
   private static final int ENQUEUING = 1;
-  private static final int LASTING = 2;
-  private static final int WHAT = 3;
-  private static final int ENTRY = 4;
+  private static final int LONG_CALL = 2;
+  private static final int STATE_MASK = 3;
+  private static final int ENTRY_INCREMENT = 4;
 
   static {
     try {
@@ -48,14 +48,14 @@ final class CommunicatorHandle {
     }
   }
 
-  // NCCL may write the pointer late, after a call that answered "in progress" or was given up:
-  // eight bytes that stay.
+  // Never freed (eight bytes): NCCL may write the pointer after a call that returned "in progress"
+  // or was abandoned.
   private final MemorySegment cell = Arena.global().allocate(ValueLayout.ADDRESS);
   private final CommunicatorContext context;
   private final NcclVersion library;
   private final Runnable free;
 
-  // As NCCL has it; what the configuration says may not be what it is.
+  // As NCCL created it, which may differ from the configuration.
   private boolean blocking;
   private boolean direct;
   private MemorySegment pointer = MemorySegment.NULL;
@@ -63,21 +63,21 @@ final class CommunicatorHandle {
   private volatile boolean ended;
   private boolean taken;
   private boolean freeing;
-  private boolean held;
+  private boolean retained;
 
-  @SuppressWarnings("UnusedVariable") // Through INSIDE.
+  @SuppressWarnings("UnusedVariable") // Accessed through INSIDE.
   private int inside;
 
   // The function that the thread inside calls, for messages.
   private String function;
 
-  // Read and written without order: what it decides may be decided again.
+  // Accessed without ordering: a stale value only repeats the preparation of a thread.
   private Thread lastThread;
 
   /**
-   * Makes room for a pointer.
+   * Creates a handle without a pointer.
    *
-   * @param blocking whether the communicator will be a blocking one, as far as is known
+   * @param blocking whether the communicator is expected to be blocking
    * @param free aborts the ended communicator, unless a thread is inside it
    */
   CommunicatorHandle(
@@ -96,13 +96,13 @@ final class CommunicatorHandle {
     return library;
   }
 
-  /** Returns where NCCL is to write the pointer. */
+  /** Returns the address at which NCCL writes the pointer. */
   MemorySegment cell() {
     return cell;
   }
 
   /** Returns whether NCCL has written a pointer. */
-  boolean made() {
+  boolean created() {
     return written().address() != 0;
   }
 
@@ -110,27 +110,27 @@ final class CommunicatorHandle {
     return (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
   }
 
-  /** Returns whether NCCL has made, or will make, a blocking communicator. */
+  /** Returns whether the communicator is or will be blocking. */
   boolean blocking() {
     return blocking;
   }
 
-  /** Returns whether operations need no condition beyond one thread at a time. */
+  /** Returns whether operations need no synchronization beyond one thread at a time. */
   boolean direct() {
     return direct;
   }
 
-  /** Notes that NCCL has made a blocking communicator of several ranks. */
+  /** Records that NCCL has created a blocking communicator of several ranks. */
   void markDirect() {
     direct = true;
   }
 
-  /** Returns whether an abort ends a call that another thread makes to enqueue something. */
+  /** Returns whether an abort ends another thread's call that enqueues an operation. */
   boolean abortEndsCalls() {
     return !blocking || library.has(FeatureVersions.REVOKE);
   }
 
-  /** Makes a call during which nobody may ask a non-blocking communicator for its state. */
+  /** Makes a call during which no thread can query the state of a non-blocking communicator. */
   int guarded(IntSupplier call) {
     if (blocking) {
       return call.getAsInt();
@@ -141,7 +141,7 @@ final class CommunicatorHandle {
   }
 
   /**
-   * Lets this thread in and returns the pointer for its calls.
+   * Enters the communicator and returns the pointer for calls.
    *
    * @throws CommunicatorAbortedException if the communicator has ended
    * @throws IllegalStateException if another thread is inside
@@ -153,9 +153,9 @@ final class CommunicatorHandle {
     return pointer;
   }
 
-  /** Lets this thread in for calls that can last, which a message to other threads says. */
+  /** Makes long calls inside the communicator. Messages to other threads mention that. */
   void insideForLong(String function, Consumer<MemorySegment> calls) {
-    if (!tryEnter(function, LASTING)) {
+    if (!tryEnter(function, LONG_CALL)) {
       throw refusal(function);
     }
     try {
@@ -166,56 +166,55 @@ final class CommunicatorHandle {
   }
 
   /**
-   * Lets this thread in for the last call. Nobody else may enter by then, but a call that was
-   * checked just before may still be inside, and is waited for.
+   * Enters the communicator for the last call. New calls are already rejected, but waits for a call
+   * that was checked just before.
    */
-  MemorySegment enterToEnd(String function, Duration patience) {
-    Deadline deadline = Deadline.after(patience);
-    while (!tryEnter(function, LASTING)) {
+  MemorySegment enterToEnd(String function, Duration timeout) {
+    Deadline deadline = Deadline.after(timeout);
+    while (!tryEnter(function, LONG_CALL)) {
       if (ended || deadline.passed()) {
         throw refusal(function);
       }
-      LockSupport.parkNanos(LOOK_NANOS);
+      LockSupport.parkNanos(POLL_NANOS);
     }
     return pointer;
   }
 
-  /** Lets this thread in to enqueue; false where {@link #refusal} says why not. */
-  boolean tryEnter(String called) {
-    admit(called);
-    return tryEnter(called, ENQUEUING);
+  /** Enters the communicator to enqueue; if it returns false, {@link #refusal} is the reason. */
+  boolean tryEnter(String functionName) {
+    prepareThread(functionName);
+    return tryEnter(functionName, ENQUEUING);
   }
 
   /**
-   * Prepares a thread that was not here last. NCCL makes the device that it finds current current
-   * again after a launch, which would create a context on it: on device 0, in a thread that never
-   * chose one.
+   * Prepares the calling thread, unless it was the last one here. After a launch, NCCL restores the
+   * device that was current before. That would create a context on device 0, if the thread never
+   * chose a device.
    */
-  private void admit(String called) {
+  private void prepareThread(String functionName) {
     Thread thread = Thread.currentThread();
     if (thread == lastThread) {
       return;
     }
-    PlatformThreads.require(called);
+    PlatformThreads.require(functionName);
     if (!PrimaryContexts.active(CurrentDevice.get())) {
       CurrentDevice.set(context.device());
     }
     lastThread = thread;
   }
 
-  private boolean tryEnter(String called, int what) {
+  private boolean tryEnter(String functionName, int state) {
     int now = (int) INSIDE.getOpaque(this);
-    if ((now & WHAT) != NOBODY) {
+    if ((now & STATE_MASK) != EMPTY) {
       return false;
     }
-    INSIDE.setOpaque(this, now + ENTRY + what);
-    // Names are literals. Mostly it is the same one, and storing a reference costs more than
-    // comparing it.
-    if (function != called) {
-      function = called;
+    INSIDE.setOpaque(this, now + ENTRY_INCREMENT + state);
+    // Names are literals and usually the same; comparing a reference is cheaper than storing it.
+    if (function != functionName) {
+      function = functionName;
     }
-    // An abort sets 'ended', then fences every thread, then looks at 'inside': one of the two sees
-    // the other.
+    // An abort sets 'ended', then issues a barrier in every thread, then reads 'inside'. So this
+    // thread sees 'ended', or the abort sees this thread inside.
     if (ended) {
       leave();
       return false;
@@ -223,21 +222,21 @@ final class CommunicatorHandle {
     return true;
   }
 
-  RuntimeException refusal(String called) {
+  RuntimeException refusal(String functionName) {
     if (!ended) {
-      return occupied((int) INSIDE.getOpaque(this) & WHAT);
+      return occupied((int) INSIDE.getOpaque(this) & STATE_MASK);
     }
     return context.isAborted()
-        ? new CommunicatorAbortedException(called, context.toString())
+        ? new CommunicatorAbortedException(functionName, context.toString())
         : new IllegalStateException("closed: " + context);
   }
 
-  private IllegalStateException occupied(int what) {
+  private IllegalStateException occupied(int state) {
     String by =
-        what == LASTING
-            ? " is in use by another thread, or by one that a time-out has left in " + function
+        state == LONG_CALL
+            ? " is in use by another thread, or by a call that timed out, in " + function
             : " is in use by another thread, in " + function;
-    boolean ends = abortEndsCalls() && (what != LASTING || !blocking);
+    boolean ends = abortEndsCalls() && (state != LONG_CALL || !blocking);
     return new IllegalStateException(
         context
             + by
@@ -245,50 +244,50 @@ final class CommunicatorHandle {
             + (ends ? ", and abort ends its call" : ""));
   }
 
-  /** Returns a number that is another one for each call that enqueues, or 0 outside such calls. */
+  /** Returns a number that identifies the current enqueuing call, or 0 if there is none. */
   int enqueuing() {
     int now = (int) INSIDE.getOpaque(this);
-    return (now & WHAT) == ENQUEUING ? now : 0;
+    return (now & STATE_MASK) == ENQUEUING ? now : 0;
   }
 
-  /** Returns the function of the call that enqueues, or null outside such calls. */
+  /** Returns the function of the current enqueuing call, or null if there is none. */
   String enqueuingFunction() {
     return enqueuing() == 0 ? null : function;
   }
 
-  /** Lets this thread out; if the communicator ended meanwhile, this thread frees it. */
+  /** Leaves the communicator. If it has ended in the meantime, this thread frees it. */
   void leave() {
-    INSIDE.setRelease(this, (int) INSIDE.getOpaque(this) & ~WHAT);
+    INSIDE.setRelease(this, (int) INSIDE.getOpaque(this) & ~STATE_MASK);
     if (ended) {
       free.run();
     }
   }
 
-  /** Has the ended communicator aborted unless a thread is inside, which then does so itself. */
-  void freeIfNobodyInside() {
+  /** Aborts the ended communicator, unless a thread is inside; that thread aborts it later. */
+  void freeIfUnused() {
     free.run();
   }
 
   /**
-   * Makes the pointer that NCCL has written the one that {@link #enter} returns; by the thread
-   * inside.
+   * Reads the pointer that NCCL has written; {@link #enter} returns it from then on. Called by the
+   * thread inside.
    *
-   * @param madeBlocking whether NCCL has made a blocking communicator
+   * @param createdBlocking whether NCCL has created a blocking communicator
    */
-  void publish(boolean madeBlocking) {
+  void publish(boolean createdBlocking) {
     synchronized (this) {
-      blocking = madeBlocking;
+      blocking = createdBlocking;
       pointer = written();
       address = pointer.address();
     }
   }
 
-  /** Returns the pointer; for the thread inside. */
+  /** Returns the pointer. Called by the thread inside. */
   MemorySegment pointer() {
     return pointer;
   }
 
-  /** Returns the pointer as a number; for the thread inside. */
+  /** Returns the pointer as a number. Called by the thread inside. */
   long address() {
     return address;
   }
@@ -297,54 +296,55 @@ final class CommunicatorHandle {
     return ended;
   }
 
-  /** Lets nobody in any more, and waits a while for a thread that is inside. */
-  void end(Duration patience) {
+  /** Rejects new calls, and waits up to a timeout for a thread that is inside. */
+  void end(Duration timeout) {
     ended = true;
     Membarrier.run();
-    awaitNobody(patience);
+    awaitEmpty(timeout);
   }
 
-  /** Waits a while until nobody is inside. */
-  void awaitNobody(Duration patience) {
-    Deadline deadline = Deadline.after(patience);
+  /** Waits up to a timeout until no thread is inside. */
+  void awaitEmpty(Duration timeout) {
+    Deadline deadline = Deadline.after(timeout);
     while (occupied() && !deadline.passed()) {
-      LockSupport.parkNanos(LOOK_NANOS);
+      LockSupport.parkNanos(POLL_NANOS);
     }
   }
 
   private boolean occupied() {
-    return ((int) INSIDE.getAcquire(this) & WHAT) != NOBODY;
+    return ((int) INSIDE.getAcquire(this) & STATE_MASK) != EMPTY;
   }
 
   /**
-   * Keeps the ended communicator from being freed until {@link #release}, for a call beside that of
-   * the thread inside. Returns its pointer, or null if it has been freed or never came to be.
+   * Keeps the ended communicator from being freed until {@link #release}, so that this thread can
+   * make a call while another thread is inside. Returns its pointer, or null if it has been freed
+   * or was never created.
    */
   MemorySegment retain() {
     synchronized (this) {
-      if (taken || held || pointer.address() == 0) {
+      if (taken || retained || pointer.address() == 0) {
         return null;
       }
-      held = true;
+      retained = true;
       return pointer;
     }
   }
 
-  /** Ends the hold. If nobody is inside any more, this thread frees the communicator. */
+  /** Ends the retention. If no thread is inside any more, this thread frees the communicator. */
   void release() {
     synchronized (this) {
-      held = false;
+      retained = false;
     }
     free.run();
   }
 
   /**
-   * Returns the pointer for the caller to free, or null if a thread is inside or holds it, it has
-   * been taken already, or NCCL never wrote one.
+   * Takes the pointer for the caller to free. Returns null if a thread is inside or retains it, if
+   * it was taken already, or if NCCL never wrote one.
    */
   MemorySegment take() {
     synchronized (this) {
-      if (taken || held || occupied() || !made()) {
+      if (taken || retained || occupied() || !created()) {
         return null;
       }
       taken = true;
@@ -352,7 +352,7 @@ final class CommunicatorHandle {
     }
   }
 
-  /** Takes the pointer for the one thread that is inside, which then frees it; nobody follows. */
+  /** Takes the pointer for the thread that is inside, which then frees it. No thread can follow. */
   MemorySegment takeInside() {
     synchronized (this) {
       taken = true;
@@ -362,7 +362,7 @@ final class CommunicatorHandle {
   }
 
   /**
-   * Returns whether the calling thread, which was started to free what has been taken, is to do so.
+   * Returns whether the calling thread, which was started to free the taken pointer, must do so.
    */
   boolean beginFreeing() {
     synchronized (this) {
@@ -373,8 +373,8 @@ final class CommunicatorHandle {
   }
 
   /**
-   * Lets the pointer be taken again, unless a thread frees it: the one that was to may not have
-   * started, and NCCL can refuse to destroy it.
+   * Allows the pointer to be taken again, unless a thread is freeing it: that thread may not have
+   * started, or NCCL may have refused to destroy the communicator.
    */
   void releaseUnlessFreeing() {
     synchronized (this) {
@@ -382,13 +382,13 @@ final class CommunicatorHandle {
     }
   }
 
-  /** Returns the communicator's {@code ncclResult_t}; success once nobody may ask any more. */
+  /** Returns the communicator's {@code ncclResult_t}, or success once the pointer was taken. */
   int state() {
     synchronized (this) {
       if (taken) {
         return nccl_h.ncclSuccess();
       }
-      if (!made()) {
+      if (!created()) {
         return nccl_h.ncclInProgress();
       }
       try (Arena arena = Arena.ofConfined()) {

@@ -3,7 +3,7 @@ package io.nccl4j.nccl;
 import io.nccl4j.bindings.nccl.ncclConfig_t;
 import java.lang.foreign.MemorySegment;
 
-/** The numbers in {@code ncclConfig_t} that {@link NcclConfig} can set. */
+/** The numeric fields of {@code ncclConfig_t} that {@link NcclConfig} can set. */
 @SuppressWarnings(
     "ImmutableEnumChecker") // A record of an int, and a method reference without state.
 enum ConfigField {
@@ -46,7 +46,7 @@ enum ConfigField {
     return field;
   }
 
-  /** Returns the first release that reads a value of this setting. */
+  /** Returns the first release that supports a value of this field. */
   NcclVersion since(int value) {
     return this == CTA_POLICY && value == CtaPolicy.ZERO.code() ? NcclVersion.of(2, 28, 0) : since;
   }

@@ -3,18 +3,18 @@ package io.nccl4j.nccl;
 import io.nccl4j.bindings.nccl.nccl_h;
 import java.util.stream.Stream;
 
-/** What NCCL spends the thread blocks of a communicator's kernels for. From NCCL 2.27 on. */
+/** How NCCL uses thread blocks (CTAs) for a communicator's kernels. From NCCL 2.27 on. */
 public enum CtaPolicy {
-  /** The fastest operations. C: {@code NCCL_CTA_POLICY_DEFAULT}. */
+  /** Best performance of NCCL's operations. C: {@code NCCL_CTA_POLICY_DEFAULT}. */
   DEFAULT(nccl_h.NCCL_CTA_POLICY_DEFAULT()),
   /**
-   * Few thread blocks, so that more is left for kernels beside. C: {@code
+   * Few thread blocks, to leave more of the device to other kernels. C: {@code
    * NCCL_CTA_POLICY_EFFICIENCY}.
    */
   EFFICIENCY(nccl_h.NCCL_CTA_POLICY_EFFICIENCY()),
   /**
-   * None where the hardware can move the data without. C: {@code NCCL_CTA_POLICY_ZERO}, from NCCL
-   * 2.28 on.
+   * No thread blocks where the hardware can move the data without them. C: {@code
+   * NCCL_CTA_POLICY_ZERO}, from NCCL 2.28 on.
    */
   ZERO(nccl_h.NCCL_CTA_POLICY_ZERO());
 

@@ -7,10 +7,9 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What came with which release of NCCL: the one table of features, their functions, and the first
- * release that has them. What {@link io.nccl4j.Backend#supports} answers and what {@link
- * NcclVersion#require(String)} refuses both come from here. Functions that the oldest release that
- * is loaded has are not listed, unless they are a feature's.
+ * The first NCCL release of each feature, and the functions of that feature. Both {@link
+ * io.nccl4j.Backend#supports} and {@link NcclVersion#require(String)} use this table. Functions of
+ * the oldest supported release are listed only if they belong to a feature.
  */
 @SuppressWarnings("ImmutableEnumChecker") // A record of an int, and List.of.
 enum FeatureVersions {
@@ -29,12 +28,12 @@ enum FeatureVersions {
   GROUP_ESTIMATES(2, 22, 3, Feature.GROUP_ESTIMATES, "ncclGroupSimulateEnd"),
   SEVERAL_IDS(2, 23, 4, Feature.SEVERAL_IDS, "ncclCommInitRankScalable"),
   FLOAT8_DATA(2, 24, 3, Feature.FLOAT8_DATA),
-  // And devices that can.
+  // Also depends on the devices.
   FLOAT8_REDUCTION(2, 24, 3, Feature.FLOAT8_REDUCTION),
   LOGGING_AGAIN(2, 24, 3, null, "ncclResetDebugInit"),
   SHRINK(2, 27, 3, Feature.SHRINK, "ncclCommShrink"),
   WINDOWS(2, 27, 3, Feature.WINDOWS, "ncclCommWindowRegister", "ncclCommWindowDeregister"),
-  // Older releases do the same by sends and receives.
+  // On older releases nccl4j uses sends and receives.
   EXCHANGES(2, 28, 3, null, "ncclAlltoAll", "ncclGather", "ncclScatter"),
   REVOKE(2, 28, 7, Feature.REVOKE, "ncclCommRevoke"),
   GROW(2, 29, 2, Feature.GROW, "ncclCommGrow", "ncclCommGetUniqueId"),
@@ -85,7 +84,7 @@ enum FeatureVersions {
     this.functions = List.of(functions);
   }
 
-  /** Returns the row of a feature; there is one for each. */
+  /** Returns the row of a feature. Every feature has one. */
   static FeatureVersions of(Feature feature) {
     return BY_FEATURE.get(feature);
   }
@@ -93,13 +92,13 @@ enum FeatureVersions {
   /**
    * Returns the row of a function.
    *
-   * @throws IllegalArgumentException if the table does not have it
+   * @throws IllegalArgumentException if no row lists it
    */
   static FeatureVersions of(String function) {
     FeatureVersions row = BY_FUNCTION.get(function);
     if (row == null) {
       throw new IllegalArgumentException(
-          "function is " + function + ", which the table of first releases does not have");
+          "function is " + function + ", which FeatureVersions does not list");
     }
     return row;
   }

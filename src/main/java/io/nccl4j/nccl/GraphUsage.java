@@ -3,15 +3,15 @@ package io.nccl4j.nccl;
 import java.util.stream.Stream;
 
 /**
- * How the operations of a communicator meet CUDA graphs; the less is promised, the more NCCL can
- * leave out. C: {@code ncclConfig_t.graphUsageMode}, from NCCL 2.29 on.
+ * How a communicator is used with CUDA graphs. The more restricted the usage, the more work NCCL
+ * can omit. C: {@code ncclConfig_t.graphUsageMode}, from NCCL 2.29 on.
  */
 public enum GraphUsage {
-  /** No operation is captured. */
+  /** Operations are never captured. */
   NONE(0),
-  /** One graph at a time, and nothing beside it. */
+  /** One graph at a time, and no other operations at the same time. */
   ONE_GRAPH(1),
-  /** Several graphs, or graphs beside plain operations: what NCCL assumes if nothing is said. */
+  /** Several graphs at a time, or graphs together with other operations. NCCL's default. */
   MIXED(2);
 
   private final int code;

@@ -7,10 +7,10 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Memory that a communicator knows, and the handle that NCCL gave for it: what {@link
- * BufferRegistration} and {@link Window} have in common.
+ * Memory that is registered with a communicator, and NCCL's handle for it; shared by {@link
+ * BufferRegistration} and {@link Window}.
  *
- * <p>The buffer is held, so that its owner is not closed before this; NCCL would not notice.
+ * <p>The buffer is retained so that its owner cannot be closed first; NCCL would not detect that.
  */
 final class MemoryHandle {
   /** The native call that registers; it writes the handle into the cell. */
@@ -18,7 +18,7 @@ final class MemoryHandle {
     int make(MemorySegment communicator, MemorySegment memory, long bytes, MemorySegment cell);
   }
 
-  /** The native call that gives a handle back. */
+  /** The native call that deregisters a handle. */
   interface Undo {
     int make(MemorySegment communicator, MemorySegment handle);
   }
@@ -28,7 +28,7 @@ final class MemoryHandle {
    *
    * @param registering the name of the function that registers
    * @param register that function
-   * @param deregistering the name of the function that takes it back
+   * @param deregistering the name of the function that deregisters
    * @param deregister that function
    */
   record Kind(String registering, Call register, String deregistering, Undo deregister) {}
@@ -36,8 +36,8 @@ final class MemoryHandle {
   private final Kind kind;
   private final Buffer buffer;
   private final Buffer.Retention retention;
-  // NCCL may write the handle after the call has answered, or was given up: the cell lives until
-  // that is known to be over.
+  // Shared: NCCL may write the handle after the call has returned or was abandoned, on another
+  // thread. The cell is freed once that can no longer happen.
   private final Arena arena = Arena.ofShared();
   private final MemorySegment cell = arena.allocate(ValueLayout.ADDRESS);
   private volatile boolean callAbandoned;
@@ -62,12 +62,12 @@ final class MemoryHandle {
         .make(communicator, MemorySegment.ofAddress(buffer.address()), buffer.byteSize(), cell);
   }
 
-  /** Returns the handle that NCCL has written; NULL where it has not, or will not. */
+  /** Returns the handle that NCCL has written, or NULL if it has written none. */
   MemorySegment handle() {
     return (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
   }
 
-  /** Gives the handle back, where there is one, by the thread inside the communicator. */
+  /** Deregisters the handle, if there is one. Called by the thread inside the communicator. */
   int deregister(MemorySegment communicator) {
     MemorySegment handle = handle();
     return handle.address() == 0
@@ -75,17 +75,17 @@ final class MemoryHandle {
         : kind.deregister().make(communicator, handle);
   }
 
-  /** Notes that nobody waits for the call any more, which NCCL may still be at. */
+  /** Records that no thread waits for the call any more, although NCCL may still run it. */
   void abandonCall() {
     callAbandoned = true;
   }
 
-  /** Returns whether NCCL may still write the handle, as long as the communicator lives. */
+  /** Returns whether NCCL may still write the handle until the communicator ends. */
   boolean callAbandoned() {
     return callAbandoned;
   }
 
-  /** Lets the buffer go; when NCCL knows the memory no more. */
+  /** Releases the buffer. Called once NCCL no longer uses the memory. */
   void release() {
     retention.close();
     arena.close();

@@ -1,13 +1,13 @@
 package io.nccl4j.nccl;
 
 /**
- * The GPU memory that NCCL holds for one communicator: what {@code ncclCommMemStats} tells, from
+ * The GPU memory that NCCL uses for one communicator, as reported by {@code ncclCommMemStats}, from
  * NCCL 2.29.7 on.
  *
- * @param totalBytes all of it, also while it is given back; the sum of the next two
- * @param suspendableBytes what {@link NcclCommunicator#suspend} gives back
- * @param persistentBytes what it keeps
- * @param suspended whether the suspendable part is given back now
+ * @param totalBytes the sum of the next two, also while the communicator is suspended
+ * @param suspendableBytes the memory that {@link NcclCommunicator#suspend} releases
+ * @param persistentBytes the memory that it does not release
+ * @param suspended whether the suspendable memory is released now
  */
 public record MemoryStatistics(
     long totalBytes, long suspendableBytes, long persistentBytes, boolean suspended) {}

@@ -16,30 +16,30 @@ import java.util.function.Function;
 import java.util.function.Supplier;
 
 /**
- * What a communicator knows of those that are made of it, by a split, a shrink or a grow: in which
- * order, and which of them were given up. {@code ChildCommunicators} of the contract checks the
- * arguments before, and {@link CommInit} has the native calls.
+ * The communicators created from a parent by a split, a shrink or a grow: their order, and the ones
+ * whose creation was abandoned. {@code ChildCommunicators} checks the arguments first; {@link
+ * CommInit} makes the native calls.
  */
 final class NativeChildren {
   private final NativeCommunicator parent;
   private final Object communicatorKey;
   private final Object cohort;
   private final AtomicBoolean connecting = new AtomicBoolean();
-  // Those that were given up while NCCL was still making them.
-  private final List<CommunicatorHandle> late = new CopyOnWriteArrayList<>();
-  // NCCL makes only one at a time: one whose caller was interrupted is for the next.
+  // Abandoned while NCCL was still creating them.
+  private final List<CommunicatorHandle> abandoned = new CopyOnWriteArrayList<>();
+  // NCCL creates only one at a time. If the caller was interrupted, the next caller gets it.
   private volatile UniqueId growId;
   private int count;
 
   /**
-   * Begins without any.
+   * Creates an empty set of children.
    *
-   * @param world what the ranks of the parent that were made together have in common
-   * @param cohort equal for those ranks of this process that may wait for each other
+   * @param communicatorKey the key that the ranks of the parent share
+   * @param cohort equal for the ranks of this process that may wait for each other
    */
-  NativeChildren(NativeCommunicator parent, Object world, Object cohort) {
+  NativeChildren(NativeCommunicator parent, Object communicatorKey, Object cohort) {
     this.parent = parent;
-    this.communicatorKey = world;
+    this.communicatorKey = communicatorKey;
     this.cohort = cohort;
   }
 
@@ -47,17 +47,17 @@ final class NativeChildren {
     return parent;
   }
 
-  /** Returns what is equal for those ranks of this process that may wait for the parent. */
+  /** Returns the key that is equal for the ranks of this process that may wait for the parent. */
   Object cohort() {
     return cohort;
   }
 
   /**
-   * Connects a child in the background. Only one at a time: which of two threads came to NCCL first
-   * would be another question on every rank.
+   * Connects a child in the background. Only one at a time, because two concurrent calls could
+   * reach NCCL in a different order on each rank.
    *
-   * @param make makes the child, which is not connected yet
-   * @param connect begins to connect it
+   * @param make creates the child, which is not connected yet
+   * @param connect starts to connect it
    */
   CompletionStage<Communicator> oneAtATime(
       Supplier<Communicator> make, Function<Communicator, CompletionStage<Communicator>> connect) {
@@ -79,12 +79,14 @@ final class NativeChildren {
     }
   }
 
-  /** Returns what the ranks of the next child have in common. */
+  /** Returns the key that the ranks of the next child share. */
   Object nextCommunicatorKey(int color) {
     return List.of(communicatorKey, ++count, color);
   }
 
-  /** Makes the id of a grow, when this rank's streams have passed the parent's operations. */
+  /**
+   * Waits until this rank's streams have completed the parent's operations, and creates a grow id.
+   */
   UniqueId newGrowId() {
     String function = "ncclCommGetUniqueId";
     parent.library().require(function);
@@ -95,7 +97,7 @@ final class NativeChildren {
     return id;
   }
 
-  /** Makes an id, unless there is one whose caller did not wait for it; by the thread inside. */
+  /** Creates an id, unless a caller has left one unused. Called by the thread inside. */
   private void makeGrowId(MemorySegment comm) {
     if (growId == null) {
       try (Arena arena = Arena.ofConfined()) {
@@ -109,23 +111,25 @@ final class NativeChildren {
   }
 
   /**
-   * Waits for a child that is made when its parent is done. A child that is given up is kept: NCCL
-   * may write its pointer yet, for the end of the parent to free.
+   * Waits for a child that is complete when its parent is. If the wait fails, the child is kept:
+   * NCCL may still write its pointer, which is freed when the parent ends.
    *
-   * @param result what the call that makes the child has answered
+   * @param result the result of the call that creates the child
    */
   void settle(NativeCommunicator child, int result, String function) {
     try {
-      // A pending call answers success too, and writes the new pointer when the parent is done.
+      // A pending call also returns success. The new pointer is written when the parent is done.
       parent.settle(result, function);
     } catch (RuntimeException failure) {
-      late.add(child.handle());
+      abandoned.add(child.handle());
       throw failure;
     }
   }
 
-  /** Frees those given up when NCCL, with the parent freed, writes no pointer any more. */
-  void freeLate() {
-    late.forEach(CommunicatorHandle::freeIfNobodyInside);
+  /**
+   * Frees abandoned children. Called once NCCL has freed the parent and writes no more pointers.
+   */
+  void freeAbandoned() {
+    abandoned.forEach(CommunicatorHandle::freeIfUnused);
   }
 }

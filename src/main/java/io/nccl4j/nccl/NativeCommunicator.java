@@ -19,11 +19,11 @@ import java.util.function.IntSupplier;
 import java.util.function.ToIntFunction;
 
 /**
- * An {@code ncclComm_t} and the ways to call NCCL with it: in this thread or in one of ours with a
- * deadline, and waiting for what a call on a non-blocking communicator has begun.
+ * Calls NCCL with an {@code ncclComm_t}: on the caller's thread, or on an nccl4j thread with a
+ * deadline. Also waits for operations that a call on a non-blocking communicator has started.
  */
 final class NativeCommunicator {
-  // A non-blocking call ends by its own deadline; the thread that makes it gets a little more.
+  // A non-blocking call ends by its own deadline; the thread that makes it gets this much longer.
   static final Duration GRACE = Duration.ofSeconds(1);
 
   private final CommunicatorHandle handle;
@@ -51,29 +51,29 @@ final class NativeCommunicator {
     return context.config().timeout();
   }
 
-  /** Returns whom a call waits for, for messages. */
+  /** Describes the peers that a call waits for, for messages. */
   String peers() {
     return "the peers of " + this;
   }
 
-  /** Notes whether a call has lasted for too long, which ends the communicator. */
+  /** Records whether a call has exceeded its timeout, which ends the communicator. */
   void markOverdue(boolean overdue) {
     this.overdue = overdue;
   }
 
-  /** Says that the operations end, because the next call ends them. */
+  /** Records that the operations are revoked. Called before the native call that ends them. */
   void endOperations() {
     context.markRevoked();
     context.endGraphs();
   }
 
-  /** Prepares a thread of ours for calls of NCCL's. */
+  /** Prepares an nccl4j thread for NCCL calls. */
   void useDevice() {
     CurrentDevice.set(context.device());
     CaptureMode.relax();
   }
 
-  /** Makes a call in this thread, inside the communicator; throws unless it answers success. */
+  /** Makes a call inside the communicator on this thread, and checks its result. */
   void call(String function, ToIntFunction<MemorySegment> call) {
     MemorySegment comm = handle.enter(function);
     try {
@@ -83,26 +83,26 @@ final class NativeCommunicator {
     }
   }
 
-  /** Makes a call by the thread inside, and waits for the end of what it began. */
+  /** Makes a call, and waits until it has completed. Called by the thread inside. */
   void callAndSettle(String function, IntSupplier call) {
     settle(handle.guarded(call), function);
   }
 
-  /** Makes a call that may wait for the peers, and waits for its end, as {@link #inside} does. */
+  /** Makes a call that may wait for the peers, and waits for it, with a deadline. */
   void callWithDeadline(String function, String waitedFor, ToIntFunction<MemorySegment> call) {
     inside(function, waitedFor, comm -> callAndSettle(function, () -> call.applyAsInt(comm)));
   }
 
   /**
-   * Does inside this communicator what may wait for the peers indefinitely; in a thread of its own,
-   * with a deadline.
+   * Runs work inside this communicator that may wait for the peers indefinitely. Runs on a separate
+   * thread, with a deadline.
    */
   void inside(String function, String waitedFor, Consumer<MemorySegment> work) {
     Duration limit = handle.blocking() ? timeout() : timeout().plus(GRACE);
     BlockingCalls.run(function, limit, waitedFor, () -> runInside(function, work));
   }
 
-  /** Does inside this communicator what must not be left half-way; with a deadline. */
+  /** Runs uninterruptible work inside this communicator, with a deadline. */
   void finishWithDeadline(String function, Consumer<MemorySegment> work) {
     BlockingCalls.runUninterrupted(
         function, timeout(), "NCCL to finish with " + this, () -> runInside(function, work));
@@ -114,8 +114,8 @@ final class NativeCommunicator {
   }
 
   /**
-   * Waits until this communicator has finished what it answered "in progress" for, or success where
-   * success does not mean the end; throws for any other answer.
+   * Waits until this communicator has completed a call that returned "in progress", or that
+   * returned success before it has completed. Throws for any other result.
    */
   void settle(int result, String function) {
     if (result != nccl_h.ncclInProgress()) {
@@ -140,14 +140,14 @@ final class NativeCommunicator {
     }
   }
 
-  /** Returns what a call throws during which this communicator has ended. */
+  /** Returns the exception for a call during which this communicator has ended. */
   NcclException endedDuring(String function) {
     return overdue
         ? new NcclTimeoutException(function, timeout(), peers())
         : new CommunicatorAbortedException(function, toString());
   }
 
-  /** Returns what has failed since the communicator was made, or nothing. */
+  /** Returns the asynchronous error of the communicator, if there is one. */
   Optional<NcclException> asyncError() {
     int state = handle.state();
     return state == nccl_h.ncclSuccess() || state == nccl_h.ncclInProgress()

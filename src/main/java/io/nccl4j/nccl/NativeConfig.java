@@ -3,30 +3,30 @@ package io.nccl4j.nccl;
 import io.nccl4j.bindings.nccl.ncclConfig_t;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.NativeEnvironment;
+import io.nccl4j.internal.util.Loggers;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * A {@link NcclConfig} as NCCL reads it, {@code ncclConfig_t}; and the gate for what the loaded
- * library would not read, since it copies only as much of the struct as it knows.
+ * Converts a {@link NcclConfig} to an {@code ncclConfig_t}, and checks that the loaded library
+ * supports its settings: the library copies only the part of the struct that it knows.
  */
 final class NativeConfig {
   private static final NcclVersion NAMES_SINCE = NcclVersion.of(2, 27, 0);
-  private static final Logger LOG = LogManager.getLogger(NcclConfig.class);
+  private static final Logger LOG = Loggers.of(NcclConfig.class);
 
-  // NCCL never copies a communicator's name, and children inherit it: names stay for the life of
-  // the process, each once.
+  // NCCL never copies a communicator's name, and children inherit the pointer. So each name is
+  // allocated once, for the life of the process.
   private static final Map<String, MemorySegment> NAMES = new ConcurrentHashMap<>();
 
   private NativeConfig() {}
 
   /**
-   * Returns whether NCCL makes a blocking communicator of the configuration: the environment wins
-   * over it.
+   * Returns whether NCCL creates a blocking communicator. The environment takes precedence over the
+   * configuration.
    */
   static boolean blocking(NcclConfig config) {
     return switch (NativeEnvironment.get("NCCL_COMM_BLOCKING").orElse("").strip()) {
@@ -37,14 +37,14 @@ final class NativeConfig {
   }
 
   /**
-   * Throws where the library would refuse the configuration, or not read all of it.
+   * Checks that the library accepts and reads the whole configuration.
    *
-   * @throws IllegalArgumentException if settings do not go together
+   * @throws IllegalArgumentException if settings contradict each other
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old for a setting
    */
   static void check(NcclConfig config, NcclVersion library) {
-    config.checkTogether();
-    if (config.unsupported() == UnsupportedConfigPolicy.REFUSE) {
+    config.checkConsistent();
+    if (config.unsupportedConfigPolicy() == UnsupportedConfigPolicy.REFUSE) {
       config
           .fields()
           .forEach(
@@ -53,27 +53,26 @@ final class NativeConfig {
   }
 
   /**
-   * Throws where the library would not read the name. A caller who gave no more than a {@link
-   * io.nccl4j.CommunicatorConfig} is only warned.
+   * Checks that the library reads the name. Not called if only a {@link
+   * io.nccl4j.CommunicatorConfig} was given: an unsupported name is then just a warning.
    *
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old for a name
    */
   static void checkName(NcclConfig config, NcclVersion library) {
     String name = config.common().name();
-    if (!name.isEmpty() && config.unsupported() == UnsupportedConfigPolicy.REFUSE) {
+    if (!name.isEmpty() && config.unsupportedConfigPolicy() == UnsupportedConfigPolicy.REFUSE) {
       library.require(NAMES_SINCE, "ncclConfig_t.commName = " + name);
     }
   }
 
   /**
-   * Returns the struct that {@code NCCL_CONFIG_INITIALIZER} makes, with what the configuration
-   * says; NCCL copies it. The configuration has been checked.
+   * Returns the struct of {@code NCCL_CONFIG_INITIALIZER} with the settings of a checked
+   * configuration. NCCL copies it.
    */
   static MemorySegment of(NcclConfig config, NcclVersion library, Arena arena) {
     MemorySegment struct = ncclConfig_t.allocate(arena);
     int undefined = nccl_h.NCCL_CONFIG_UNDEF_INT();
-    // Every field of the struct is an int or a pointer whose unset value is NULL; the ints are set
-    // one by one below.
+    // Every field is an int or a pointer, and the unset pointer is NULL. The ints are set below.
     struct.asSlice(ncclConfig_t.blocking$offset()).fill((byte) 0);
     ncclConfig_t.size(struct, ncclConfig_t.sizeof());
     ncclConfig_t.magic(struct, nccl_h.NCCL_API_MAGIC());
@@ -95,7 +94,7 @@ final class NativeConfig {
       setting.write(struct, value);
     } else {
       LOG.warn(
-          "{} is left out: it needs NCCL {}, found {}", describe(setting, value), since, library);
+          "{} is ignored: it needs NCCL {}, found {}", describe(setting, value), since, library);
     }
   }
 
@@ -109,7 +108,7 @@ final class NativeConfig {
     }
     if (!library.atLeast(NAMES_SINCE)) {
       LOG.warn(
-          "the name {} is left out: ncclConfig_t.commName needs NCCL {}, found {}",
+          "the name {} is ignored: ncclConfig_t.commName needs NCCL {}, found {}",
           name,
           NAMES_SINCE,
           library);

@@ -10,7 +10,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
-/** Device memory that NCCL allocates, in the ways that all of its registrations can use. */
+/** Allocates device memory with NCCL, such that it can be registered and used in windows. */
 final class NcclAllocator {
   private static final KeptMemory MEMORY = new RegistrableMemory();
 
@@ -27,8 +27,8 @@ final class NcclAllocator {
   }
 
   /**
-   * NCCL frees by unmapping, or by {@code cudaFree} where it cannot map memory. Only the latter is
-   * known to wait for the device.
+   * NCCL frees memory by unmapping it, or with {@code cudaFree} if it cannot map memory. Only the
+   * latter is known to wait for the device.
    */
   private static final class RegistrableMemory extends KeptMemory {
     RegistrableMemory() {

@@ -16,6 +16,7 @@ import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.Contract;
 import java.lang.foreign.SymbolLookup;
 import java.nio.file.Files;
@@ -30,23 +31,22 @@ import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * What only NCCL has of a {@link Backend}, the one over {@code libnccl} and {@code libcudart}: a
- * view, which owns nothing.
+ * The NCCL-specific operations of a {@link Backend} that runs on {@code libnccl} and {@code
+ * libcudart}. An instance is a view of that backend and owns nothing.
  */
 public final class NcclBackend {
-  private static final Logger LOG = LogManager.getLogger(NcclBackend.class);
+  private static final Logger LOG = Loggers.of(NcclBackend.class);
 
   private static final List<String> DRIVER_FILES =
       List.of("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg");
   private static final String NO_DRIVER =
       "no NVIDIA driver is installed: neither " + String.join(" nor ", DRIVER_FILES) + " exists";
 
-  // Those that have initializers, or nested classes with such. The functions of the bindings are
-  // linked by initializers.
+  // The classes that have initializers, or nested classes with initializers. Initializers link the
+  // functions of the bindings.
   private static final List<String> INITIALIZED =
       List.of(
           "bindings.cudart.cudaDeviceProp",
@@ -107,10 +107,10 @@ public final class NcclBackend {
   }
 
   /**
-   * {@return a view of a backend, with what only NCCL has}
+   * {@return a view of a backend with the NCCL-specific operations}
    *
-   * @param backend a backend over NCCL
-   * @throws IllegalArgumentException if it is another one
+   * @param backend an NCCL backend
+   * @throws IllegalArgumentException if it is another backend
    */
   public static NcclBackend of(Backend backend) {
     Objects.requireNonNull(backend, "backend");
@@ -122,11 +122,11 @@ public final class NcclBackend {
   }
 
   /**
-   * Loads the libraries and looks for devices.
+   * Opens the NCCL backend: loads the libraries and lists the devices.
    *
    * @return the backend
    * @throws LibraryNotFoundException if {@code libnccl} 2.18 or later or {@code libcudart} 12 or
-   *     later cannot be loaded. The message names everything that is missing: either library, the
+   *     later cannot be loaded. The message lists everything that is missing: either library, the
    *     driver, a device
    * @throws CudaException if both libraries were loaded, but there is no driver or no usable device
    * @throws IllegalCallerException if nccl4j has no native access
@@ -148,7 +148,7 @@ public final class NcclBackend {
     List<String> others =
         new ArrayList<>(missing.stream().map(RuntimeException::getMessage).toList());
     if (cudart == null && !driverInstalled()) {
-      // libcudart would say so, but it is missing itself.
+      // libcudart would report this, but it is missing too.
       others.add(NO_DRIVER);
     }
     throw first instanceof LibraryNotFoundException search && !others.isEmpty()
@@ -157,9 +157,9 @@ public final class NcclBackend {
   }
 
   /**
-   * Returns false for a class whose initializer links a function that the library lacks, or one
-   * that is called on a thread of the library's own with as much stack: linking takes a
-   * millisecond.
+   * Returns whether a class can and need be initialized now. False if its initializer links a
+   * function that the library lacks, or one that is only called on nccl4j's own threads, which have
+   * enough stack to link it then: linking takes a millisecond.
    */
   private static boolean linkable(Class<?> type) {
     Class<?> functions = type.getDeclaringClass();
@@ -173,7 +173,7 @@ public final class NcclBackend {
         && SymbolLookup.loaderLookup().find(name).isPresent();
   }
 
-  /** Returns what the call returns; or null, and then keeps what it threw. */
+  /** Returns the call's result, or null after adding its exception to the list. */
   private static <T> T orMissing(Supplier<T> call, List<RuntimeException> missing) {
     try {
       return call.get();
@@ -184,13 +184,13 @@ public final class NcclBackend {
   }
 
   /**
-   * {@return the backend if this process can use it, else what the caller opens instead} Where no
-   * driver is installed and no library was named, nothing is loaded.
+   * {@return the NCCL backend if this process can use it, otherwise the result of the fallback} If
+   * no driver is installed and no library is named, nothing is loaded.
    *
-   * @param fallback opens another backend; it gets the reason, which is logged
+   * @param fallback opens another backend; its argument is the reason, which is also logged
    * @throws LibraryNotFoundException if a system property or environment variable names a library
    *     that cannot be loaded
-   * @throws IllegalCallerException if a driver is installed or a library was named, but nccl4j has
+   * @throws IllegalCallerException if a driver is installed or a library is named, but nccl4j has
    *     no native access
    */
   public static Backend openOr(Function<String, Backend> fallback) {
@@ -214,23 +214,22 @@ public final class NcclBackend {
     }
   }
 
-  /**
-   * Looks for the driver's own files, which takes no native call and no time where there is no GPU.
-   */
+  /** Looks for the driver's files, which needs no native call. */
   private static boolean driverInstalled() {
     return DRIVER_FILES.stream().anyMatch(file -> Files.exists(Path.of(file)));
   }
 
   /**
-   * {@return the versions of all parts that work together} {@link VersionReport#load} needs no GPU.
+   * {@return the versions of nccl4j and of the libraries in use} {@link VersionReport#load} returns
+   * the same without a GPU.
    */
   public VersionReport versionReport() {
     return VersionReport.load();
   }
 
   /**
-   * {@return the parameters that NCCL runs with} From NCCL 2.30.4 on; {@link NcclParameters#load}
-   * gives them without a GPU.
+   * {@return NCCL's effective parameters} From NCCL 2.30.4 on. {@link NcclParameters#load} returns
+   * the same without a GPU.
    *
    * @throws UnsupportedNcclVersionException if NCCL is older
    */
@@ -239,15 +238,16 @@ public final class NcclBackend {
   }
 
   /**
-   * Allocates device memory that every registration and every window can use, for the caller to
-   * close; NCCL may take more than is asked for, 2 MiB or a multiple of it. Its contents are
-   * undefined. C: {@code ncclMemAlloc}, {@code ncclMemFree}, from NCCL 2.19 on.
+   * Allocates device memory that can be registered and used in windows. NCCL may round the size up
+   * to a multiple of 2 MiB. The contents are undefined. C: {@code ncclMemAlloc}, {@code
+   * ncclMemFree}, from NCCL 2.19 on.
    *
-   * @param device the index of the device whose memory it is, from 0
-   * @param type the type of the elements
-   * @param count how many elements; 0 or more
-   * @return the buffer, which owns its memory; its address is a multiple of 4096
-   * @throws IllegalArgumentException if device or count is out of its range
+   * @param device the index of the device to allocate on, from 0
+   * @param type the element type
+   * @param count the number of elements; 0 or more
+   * @return the buffer, which owns its memory, for the caller to close; its address is a multiple
+   *     of 4096
+   * @throws IllegalArgumentException if device or count is out of range
    * @throws IllegalStateException if the backend is closed
    * @throws UnsupportedNcclVersionException if NCCL is older
    * @throws NcclException if there is not enough memory on the device
@@ -261,25 +261,25 @@ public final class NcclBackend {
   }
 
   /**
-   * Estimates how long a group of collectives would take, without launching it. Every rank
-   * estimates the same group, as it would launch it, because NCCL may connect the ranks for it. The
-   * estimate is of the last collective alone, not of the whole group, in microseconds or parts of
-   * them. C: {@code ncclGroupSimulateEnd}, from NCCL 2.22 on.
+   * Estimates the duration of a group of collectives without launching it. Every rank must estimate
+   * the same group, because NCCL may connect the ranks first. The estimate covers the last
+   * collective only, not the whole group; NCCL reports it in microseconds and fractions of them. C:
+   * {@code ncclGroupSimulateEnd}, from NCCL 2.22 on.
    *
-   * @param body enqueues collectives, from this thread, on blocking communicators of two ranks or
-   *     more; only reductions, broadcasts and all-gathers
-   * @return the estimate, or nothing if NCCL makes none
-   * @throws IllegalArgumentException if the group is empty, or one that NCCL would launch (of a
-   *     non-blocking communicator or of a single rank), or has other operations
-   * @throws IllegalStateException if this thread has a group open, if the lambda makes
-   *     communicators or closes what its operations use, if a stream is being captured, or another
-   *     thread uses a communicator
+   * @param body enqueues all-reduces, reduces, reduce-scatters, broadcasts and all-gathers from
+   *     this thread, on blocking communicators of two or more ranks
+   * @return the estimate, or empty if NCCL makes none
+   * @throws IllegalArgumentException if the group is empty, has other operations, or NCCL would
+   *     launch it (it has a non-blocking communicator, or one of a single rank)
+   * @throws IllegalStateException if this thread has a group open, if the body creates
+   *     communicators or closes anything that its operations use, if a stream is being captured, or
+   *     if another thread is using a communicator
    * @throws UnsupportedNcclVersionException if NCCL is older
-   * @throws NcclTimeoutException if the peers have not come within the longest timeout of the
+   * @throws NcclTimeoutException if the peers did not join within the longest timeout of the
    *     communicators, which must then be aborted
    * @throws NcclException if the library failed
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
-   *     it stays
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted; its
+   *     interrupt status stays set
    */
   public Optional<Duration> estimate(Runnable body) {
     Contract.get().checkOpen(backend);
@@ -292,8 +292,8 @@ public final class NcclBackend {
    * from NCCL 2.24 on.
    *
    * @throws UnsupportedNcclVersionException if NCCL is older
-   * @deprecated NCCL calls this function no supported part of its interface, which will go; it is
-   *     here because {@code nccl.h} declares it. Set the variables before the process starts
+   * @deprecated NCCL documents this function as unsupported and to be removed. Set the variables
+   *     before the process starts instead
    */
   @Deprecated
   public void resetDebugInit() {
@@ -302,8 +302,8 @@ public final class NcclBackend {
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link Backend#newCommunicator} does, with settings
-   * that only NCCL has. C: {@code ncclCommInitRankConfig}, from NCCL 2.14 on.
+   * Creates this rank's communicator like {@link Backend#newCommunicator}, with NCCL-specific
+   * settings. C: {@code ncclCommInitRankConfig}, from NCCL 2.14 on.
    *
    * @param id the id that all ranks share
    * @param worldSize the number of ranks; 1 or more
@@ -319,18 +319,17 @@ public final class NcclBackend {
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link #newCommunicator(UniqueId, int, int,
-   * NcclConfig)} does, from several ids, among which NCCL shares out the work of bringing many
-   * ranks together. Where there are as many ids as nodes, say, one rank of each node makes one. C:
-   * {@code ncclCommInitRankScalable}, from NCCL 2.23 on.
+   * Creates this rank's communicator like {@link #newCommunicator(UniqueId, int, int, NcclConfig)},
+   * from several ids. NCCL distributes the bootstrap of many ranks over them; for example, one rank
+   * of each node creates an id. C: {@code ncclCommInitRankScalable}, from NCCL 2.23 on.
    *
-   * @param ids the ids, the same ones in the same order on all ranks; at least one, at most as many
-   *     as ranks
+   * @param ids the ids, the same in the same order on all ranks; from 1 to {@code worldSize} of
+   *     them
    * @param worldSize the number of ranks; 1 or more
    * @param rank this rank, from 0 to {@code worldSize - 1}
    * @param config the configuration
    * @return the communicator, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range, or an id is there twice
+   * @throws IllegalArgumentException if an argument is out of range, or an id is repeated
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
   public Communicator newCommunicator(
@@ -340,19 +339,19 @@ public final class NcclBackend {
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link #newCommunicator(UniqueId, int, int,
-   * NcclConfig)} does, without waiting for the other ranks.
+   * Creates this rank's communicator like {@link #newCommunicator(UniqueId, int, int, NcclConfig)},
+   * without waiting for the other ranks.
    *
    * @param id the id that all ranks share
    * @param worldSize the number of ranks; 1 or more
    * @param rank this rank, from 0 to {@code worldSize - 1}
    * @param config the configuration
    * @return a stage that completes with the communicator, for the caller to close, or fails as
-   *     {@code communicator} does, after the configured timeout at the latest
-   * @throws IllegalArgumentException if an argument is out of its range
+   *     {@code newCommunicator} does, after the configured timeout at the latest
+   * @throws IllegalArgumentException if an argument is out of range
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
-  public CompletionStage<Communicator> communicatorAsync(
+  public CompletionStage<Communicator> newCommunicatorAsync(
       UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
     CommInit init = new CommInit.Init(id, worldSize, rank);
@@ -360,30 +359,30 @@ public final class NcclBackend {
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link #newCommunicator(List, int, int, NcclConfig)}
-   * does, without waiting for the other ranks.
+   * Creates this rank's communicator like {@link #newCommunicator(List, int, int, NcclConfig)},
+   * without waiting for the other ranks.
    *
-   * @param ids the ids, the same ones in the same order on all ranks; at least one, at most as many
-   *     as ranks
+   * @param ids the ids, the same in the same order on all ranks; from 1 to {@code worldSize} of
+   *     them
    * @param worldSize the number of ranks; 1 or more
    * @param rank this rank, from 0 to {@code worldSize - 1}
    * @param config the configuration
    * @return a stage that completes with the communicator, for the caller to close, or fails as
-   *     {@code communicator} does, after the configured timeout at the latest
-   * @throws IllegalArgumentException if an argument is out of its range, or an id is there twice
+   *     {@code newCommunicator} does, after the configured timeout at the latest
+   * @throws IllegalArgumentException if an argument is out of range, or an id is repeated
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
-  public CompletionStage<Communicator> communicatorAsync(
+  public CompletionStage<Communicator> newCommunicatorAsync(
       List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
     CommInit.InitScalable init = scalable(ids, worldSize, rank);
     return Contract.get().connectedAsync(unconnected(init.ids(), init, worldSize, rank, config));
   }
 
   /**
-   * Makes a new rank's end of a communicator that grows as {@link Backend#join} does, with settings
-   * that only NCCL has. C: {@code ncclCommGrow} without a communicator, from NCCL 2.29.2 on.
+   * Joins a growing communicator as a new rank like {@link Backend#join}, with NCCL-specific
+   * settings. C: {@code ncclCommGrow} without a communicator, from NCCL 2.29.2 on.
    *
-   * @param growId what {@link Communicator#newGrowId} gave on a rank of the communicator
+   * @param growId the id that {@link Communicator#newGrowId} returned on a rank of the communicator
    * @param newSize the number of ranks, old and new
    * @param rank this rank, from the old number of ranks to {@code newSize - 1}
    * @param config the configuration
@@ -396,16 +395,16 @@ public final class NcclBackend {
   }
 
   /**
-   * Makes a new rank's end of a communicator that grows as {@link #join(UniqueId, int, int,
-   * NcclConfig)} does, without waiting for the other ranks.
+   * Joins a growing communicator like {@link #join(UniqueId, int, int, NcclConfig)}, without
+   * waiting for the other ranks.
    *
-   * @param growId what {@link Communicator#newGrowId} gave on a rank of the communicator
+   * @param growId the id that {@link Communicator#newGrowId} returned on a rank of the communicator
    * @param newSize the number of ranks, old and new
    * @param rank this rank, from the old number of ranks to {@code newSize - 1}
    * @param config the configuration
    * @return a stage that completes with the communicator, for the caller to close, or fails as
    *     {@code join} does, after the configured timeout at the latest
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalArgumentException if an argument is out of range
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
   public CompletionStage<Communicator> joinAsync(
@@ -418,13 +417,10 @@ public final class NcclBackend {
     List<UniqueId> copy = Arguments.copyOf(ids, "ids");
     if (copy.isEmpty() || copy.size() > worldSize) {
       throw new IllegalArgumentException(
-          "ids has "
-              + copy.size()
-              + " ids; there must be from one to as many as ranks, "
-              + worldSize);
+          "ids has " + copy.size() + " ids; it must have from 1 to worldSize, " + worldSize);
     }
     if (Set.copyOf(copy).size() != copy.size()) {
-      throw new IllegalArgumentException("ids has an id twice: " + copy);
+      throw new IllegalArgumentException("ids contains an id twice: " + copy);
     }
     return new CommInit.InitScalable(copy, worldSize, rank);
   }
@@ -434,7 +430,7 @@ public final class NcclBackend {
   }
 
   private Communicator unconnected(
-      List<UniqueId> ids, CommInit making, int worldSize, int rank, NcclConfig config) {
+      List<UniqueId> ids, CommInit init, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(config, "config");
     return Contract.get()
         .unconnected(
@@ -443,7 +439,7 @@ public final class NcclBackend {
             worldSize,
             rank,
             config.common(),
-            made -> driver.named(config, making, made));
+            context -> driver.configured(config, init, context));
   }
 
   private Communicator unconnectedJoining(
@@ -457,6 +453,6 @@ public final class NcclBackend {
             newSize,
             rank,
             config.common(),
-            made -> driver.named(config, init, made));
+            context -> driver.configured(config, init, context));
   }
 }

@@ -27,7 +27,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.List;
 import java.util.stream.IntStream;
 
-/** Makes what a backend over {@code libnccl} and {@code libcudart} consists of. */
+/** The driver of a backend that runs on {@code libnccl} and {@code libcudart}. */
 final class NcclBackendDriver implements BackendDriver {
   private final NcclVersion version;
   private final List<Device> devices;
@@ -81,30 +81,30 @@ final class NcclBackendDriver implements BackendDriver {
 
   @Override
   public void closeUniqueId(UniqueId id) {
-    // NCCL has no such call: its thread waits for the ranks as long as the process lives.
+    // NCCL has no such call: its thread waits for the ranks until the process exits.
   }
 
   @Override
-  public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made) {
-    CommInit init = new CommInit.Init(id, made.size(), made.rank());
-    return driver(NcclConfig.of(made.config()), init, made);
+  public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext context) {
+    CommInit init = new CommInit.Init(id, context.size(), context.rank());
+    return driver(NcclConfig.of(context.config()), init, context);
   }
 
   @Override
-  public CommunicatorDriver join(UniqueId growId, CommunicatorContext made) {
-    CommInit init = new CommInit.Join(growId, made.size(), made.rank());
-    return driver(NcclConfig.of(made.config()), init, made);
+  public CommunicatorDriver join(UniqueId growId, CommunicatorContext context) {
+    CommInit init = new CommInit.Join(growId, context.size(), context.rank());
+    return driver(NcclConfig.of(context.config()), init, context);
   }
 
-  /** Returns a rank of a new communicator with settings of its own. */
-  CommunicatorDriver named(NcclConfig config, CommInit making, CommunicatorContext made) {
+  /** Returns the driver of a new communicator with NCCL-specific settings. */
+  CommunicatorDriver configured(NcclConfig config, CommInit init, CommunicatorContext context) {
     NativeConfig.checkName(config, version);
-    return driver(config, making, made);
+    return driver(config, init, context);
   }
 
-  private CommunicatorDriver driver(NcclConfig config, CommInit making, CommunicatorContext made) {
-    int capability = computeCapabilities[made.device()];
-    return new NcclCommunicatorDriver(version, capability, config, making, made);
+  private CommunicatorDriver driver(NcclConfig config, CommInit init, CommunicatorContext context) {
+    int capability = computeCapabilities[context.device()];
+    return new NcclCommunicatorDriver(version, capability, config, init, context);
   }
 
   @Override

@@ -23,8 +23,8 @@ import java.util.SortedSet;
 import java.util.function.ToIntBiFunction;
 
 /**
- * One rank's {@code ncclComm_t}, as the contract calls it: it connects and launches operations, and
- * leaves the rest to the parts that do it.
+ * The driver of one rank's {@code ncclComm_t}. It connects the communicator and launches
+ * operations, and delegates the rest.
  */
 final class NcclCommunicatorDriver implements CommunicatorDriver {
   static final int FLOAT8_COMPUTE_CAPABILITY = 90;
@@ -33,13 +33,13 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   private final CommunicatorHandle handle;
   private final CommunicatorContext context;
   private final int computeCapability;
-  private final NcclConfig configFields;
+  private final NcclConfig config;
   private final CommInit init;
-  // NCCL does not tell whose rank a communicator is: this is by whose and which call it was made,
-  // which comes in the same order on every rank.
+  // NCCL does not expose which communicator a rank belongs to. This key identifies the call that
+  // created it, which is the same call in the same order on every rank.
   private final Object communicatorKey;
   private final Object cohort;
-  // Counts as this rank as long as kernels may run, also when this object was forgotten.
+  // Represents this rank while its kernels may run, even after this object has become unreachable.
   private final Object openRank = new Object();
   private final RegistrationTable registrations;
   private final WindowRegistry windowRegistry;
@@ -49,28 +49,27 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   private final CommunicatorEnd end;
 
   /**
-   * Makes the driver of a communicator that is to be connected.
+   * Creates the driver of a communicator that is not connected yet.
    *
-   * @param computeCapability that of the communicator's device, such as 90
+   * @param computeCapability the compute capability of the communicator's device, such as 90
    */
   NcclCommunicatorDriver(
       NcclVersion library,
       int computeCapability,
-      NcclConfig settings,
-      CommInit making,
+      NcclConfig config,
+      CommInit init,
       CommunicatorContext context) {
-    making.check(library);
-    NativeConfig.check(settings, library);
+    init.check(library);
+    NativeConfig.check(config, library);
     this.computeCapability = computeCapability;
-    this.configFields = settings;
-    this.init = making;
+    this.config = config;
+    this.init = init;
     this.context = context;
     this.handle =
-        new CommunicatorHandle(
-            context, library, NativeConfig.blocking(settings), this::freeIfNobodyInside);
+        new CommunicatorHandle(context, library, NativeConfig.blocking(config), this::freeIfUnused);
     this.communicator = new NativeCommunicator(handle);
-    this.communicatorKey = making.communicatorKey();
-    this.cohort = making.cohort(communicatorKey);
+    this.communicatorKey = init.communicatorKey();
+    this.cohort = init.cohort(communicatorKey);
     this.registrations = new RegistrationTable(communicator);
     this.windowRegistry = new WindowRegistry(registrations);
     this.children = new NativeChildren(communicator, communicatorKey, cohort);
@@ -80,8 +79,8 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
         new CommunicatorEnd(communicator, registrations, suspension, children, this::noMoreKernels);
   }
 
-  NcclConfig configFields() {
-    return configFields;
+  NcclConfig config() {
+    return config;
   }
 
   NativeCommunicator communicator() {
@@ -129,20 +128,22 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     return inheriting(new CommInit.Grow(children, newSize, id), child);
   }
 
-  /** Returns a child that keeps what only NCCL was told of its parent. */
-  private CommunicatorDriver inheriting(CommInit child, CommunicatorContext made) {
-    return driver(configFields.withCommon(made.config()), child, made);
+  /** Returns a child that inherits its parent's NCCL-specific settings. */
+  private CommunicatorDriver inheriting(CommInit childInit, CommunicatorContext child) {
+    return driver(config.withCommon(child.config()), childInit, child);
   }
 
-  /** Returns a child with settings of its own. */
-  CommunicatorDriver named(NcclConfig own, CommInit child, CommunicatorContext made) {
-    NativeConfig.checkName(own, communicator.library());
-    return driver(own, child, made);
+  /** Returns a child with NCCL-specific settings that differ from its parent's. */
+  CommunicatorDriver configured(NcclConfig config, CommInit childInit, CommunicatorContext child) {
+    NativeConfig.checkName(config, communicator.library());
+    return driver(config, childInit, child);
   }
 
-  private CommunicatorDriver driver(NcclConfig own, CommInit child, CommunicatorContext made) {
+  private CommunicatorDriver driver(
+      NcclConfig config, CommInit childInit, CommunicatorContext child) {
     // A child has its parent's device.
-    return new NcclCommunicatorDriver(communicator.library(), computeCapability, own, child, made);
+    return new NcclCommunicatorDriver(
+        communicator.library(), computeCapability, config, childInit, child);
   }
 
   @Override
@@ -157,24 +158,24 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     if (init.children() == null || cohort == CommInit.GROWN) {
       PinnedMemory.reserveForRanks(context.device());
     }
-    boolean made = false;
+    boolean created = false;
     try {
-      communicator.inside(init.function(), "all ranks to join " + this, none -> make());
-      // A split that leaves this rank out makes nothing, and nobody will close it.
-      made = handle.made();
+      communicator.inside(init.function(), "all ranks to join " + this, none -> initialize());
+      // A split that excludes this rank creates no communicator to close.
+      created = handle.created();
     } finally {
-      if (!made) {
+      if (!created) {
         noMoreKernels();
       }
     }
   }
 
-  private void make() {
+  private void initialize() {
     try (Arena arena = Arena.ofConfined()) {
-      init.make(communicator, NativeConfig.of(configFields, communicator.library(), arena), arena);
-      // NCCL's configuration files may have set the variable meanwhile.
-      handle.publish(NativeConfig.blocking(configFields));
-      if (handle.made()) {
+      init.initialize(communicator, NativeConfig.of(config, communicator.library(), arena), arena);
+      // NCCL's configuration files may have set the variable in the meantime.
+      handle.publish(NativeConfig.blocking(config));
+      if (handle.created()) {
         communicator.settle(nccl_h.ncclSuccess(), init.function());
         context.setRank(
             number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
@@ -188,7 +189,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     }
   }
 
-  /** Reports that no kernel of this communicator can run here any more. Idempotent. */
+  /** Records that no kernel of this communicator can run in this process any more. Idempotent. */
   private void noMoreKernels() {
     OpenRanks.closed(cohort, openRank);
   }
@@ -196,11 +197,11 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   private void checkDevice(int nativeDevice) {
     if (nativeDevice != context.device()) {
       throw new IllegalStateException(
-          this + " was made on device " + nativeDevice + " although another was current");
+          this + " was created on device " + nativeDevice + "; its device is " + context.device());
     }
   }
 
-  /** Asks NCCL for a number; by the thread that is inside. */
+  /** Queries an integer from NCCL. Called by the thread inside the communicator. */
   private int number(ToIntBiFunction<MemorySegment, MemorySegment> query, String function) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment answer = arena.allocate(ValueLayout.JAVA_INT);
@@ -302,9 +303,12 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     end.abort();
   }
 
-  /** Aborts the ended communicator unless a thread is inside, which then does so when it leaves. */
-  private void freeIfNobodyInside() {
-    end.freeIfNobodyInside();
+  /**
+   * Aborts the ended communicator, unless a thread is inside it; that thread then aborts it when it
+   * leaves.
+   */
+  private void freeIfUnused() {
+    end.freeIfUnused();
   }
 
   @Override

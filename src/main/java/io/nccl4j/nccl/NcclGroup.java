@@ -21,15 +21,14 @@ import java.util.Set;
 import java.util.function.IntSupplier;
 
 /**
- * The launching of a group that has been recorded and checked: {@code ncclGroupStart}, the calls,
- * {@code ncclGroupEnd}.
+ * Launches a recorded and checked group: {@code ncclGroupStart}, the calls, {@code ncclGroupEnd}.
  */
 final class NcclGroup {
-  // NCCL_SIM_INFO_INITIALIZER's, which has no name of its own.
+  // The magic number in NCCL_SIM_INFO_INITIALIZER; nccl.h has no constant for it.
   private static final int SIM_INFO_MAGIC = 0x74685283;
   private static final double NANOS_PER_MICROSECOND = 1_000;
-  // NCCL makes sends and receives of the others. A simulation that has any leaves its communicator
-  // noted as if it were being connected, and later ones never are.
+  // NCCL implements the other operations with sends and receives. Simulating one leaves the
+  // communicator marked as being connected, so that NCCL never connects it later.
   private static final Set<Operation> ESTIMABLE =
       EnumSet.of(
           Operation.ALL_REDUCE,
@@ -43,8 +42,8 @@ final class NcclGroup {
   private NcclGroup() {}
 
   /**
-   * Launches the calls together. If one is refused, {@code ncclGroupEnd} is still called: it
-   * discards the group, which the refused call has made invalid, and resets this thread's group
+   * Launches the calls as one group. If NCCL rejects a call, {@code ncclGroupEnd} is still called:
+   * it discards the group, which the rejected call made invalid, and resets this thread's group
    * depth.
    */
   static void launch(List<? extends EnqueuedCall> calls) {
@@ -54,7 +53,7 @@ final class NcclGroup {
     try {
       enter(calls, communicators);
       boolean blocking = communicator(calls.getFirst()).handle().blocking();
-      IntSupplier end = blocking ? GROUP_END : () -> endUnasked(communicators.iterator());
+      IntSupplier end = blocking ? GROUP_END : () -> endGuarded(communicators.iterator());
       int result = callTogether(calls, end);
       ended = blocking && result != nccl_h.ncclSuccess() ? ended(communicators) : null;
       if (ended == null) {
@@ -70,7 +69,7 @@ final class NcclGroup {
     }
   }
 
-  /** Leaves every communicator: leaving one that has ended frees it, which can fail. */
+  /** Leaves every communicator. Leaving one that has ended frees it, which can fail. */
   private static void leaveAll(Set<NativeCommunicator> communicators) {
     CloseAll.all(
         communicators.stream()
@@ -86,8 +85,8 @@ final class NcclGroup {
   }
 
   /**
-   * Aborts the communicators of a group whose call was ended for one of them: NCCL has ended the
-   * connecting of all, which leaves them unusable.
+   * Aborts the communicators of a group after the call was ended for one of them. NCCL then stopped
+   * connecting all of them, and they are unusable.
    */
   private static NcclException abortedTogether(
       Set<NativeCommunicator> communicators, NcclException failure) {
@@ -95,10 +94,10 @@ final class NcclGroup {
     return failure;
   }
 
-  /** Launches calls of one communicator together, in the same way. */
+  /** Launches calls of one communicator as one group. */
   static void launch(List<? extends EnqueuedCall> calls, NativeCommunicator communicator) {
     CommunicatorHandle handle = communicator.handle();
-    handle.enter("ncclGroupEnd"); // Where the time goes.
+    handle.enter("ncclGroupEnd"); // The call that takes the time.
     try {
       IntSupplier end = handle.blocking() ? GROUP_END : () -> handle.guarded(GROUP_END);
       int result = callTogether(calls, end);
@@ -111,19 +110,19 @@ final class NcclGroup {
   }
 
   /**
-   * Ends the group while nobody asks its communicators for their state: NCCL notes in each, without
-   * a lock, the work that goes on in the background, and whoever asks takes that note.
+   * Ends the group while no thread can query the state of its communicators. NCCL records the
+   * background work in each of them without a lock, and a query consumes that record.
    */
-  private static int endUnasked(Iterator<NativeCommunicator> communicators) {
+  private static int endGuarded(Iterator<NativeCommunicator> communicators) {
     return communicators.hasNext()
-        ? communicators.next().handle().guarded(() -> endUnasked(communicators))
+        ? communicators.next().handle().guarded(() -> endGuarded(communicators))
         : nccl_h.ncclGroupEnd();
   }
 
   /**
-   * Estimates how long the last collective takes, without launching anything. It is done in a
-   * thread of its own: connecting for it may wait for the peers, and whatever fails leaves the
-   * caller's group depth as it was.
+   * Estimates the duration of the last collective without launching anything. Runs on a separate
+   * thread: connecting may wait for the peers, and a failure must not change the caller's group
+   * depth.
    */
   static Optional<Duration> estimate(List<? extends EnqueuedCall> calls) {
     checkEstimable(calls);
@@ -161,10 +160,10 @@ final class NcclGroup {
     }
   }
 
-  /** Throws for what NCCL would launch, or would spoil its communicator with. */
+  /** Rejects groups that NCCL would launch, or that would break their communicator. */
   private static void checkEstimable(List<? extends EnqueuedCall> calls) {
     if (calls.isEmpty()) {
-      throw new IllegalArgumentException("the group is empty; there must be a collective in it");
+      throw new IllegalArgumentException("the group is empty; it must contain a collective");
     }
     for (EnqueuedCall call : calls) {
       if (!(call instanceof EnqueuedOperation one) || !ESTIMABLE.contains(one.operation())) {
@@ -184,11 +183,11 @@ final class NcclGroup {
     }
   }
 
-  /** Enters each communicator of the calls once, noting it in the set for the caller to leave. */
+  /** Enters each communicator of the calls once, and adds it to the set for the caller to leave. */
   private static void enter(List<? extends EnqueuedCall> calls, Set<NativeCommunicator> entered) {
     NativeCommunicator last = null;
     for (EnqueuedCall call : calls) {
-      // Mostly it is that of the call before.
+      // Usually the communicator of the previous call.
       if (communicator(call) != last && !entered.contains(communicator(call))) {
         communicator(call).handle().enter("ncclGroupEnd");
         entered.add(communicator(call));
@@ -201,15 +200,15 @@ final class NcclGroup {
     NcclResults.check(nccl_h.ncclGroupStart(), "ncclGroupStart");
     boolean complete = false;
     try {
-      // By index: an iterator would be an object.
+      // By index, to allocate no iterator.
       for (int i = 0; i < calls.size(); i++) {
         enqueue(calls.get(i));
       }
       complete = true;
     } finally {
       if (!complete) {
-        // NCCL launches whatever it was not asked to refuse: what failed may have failed before it.
-        makeRefusedCall();
+        // The failure may not have come from NCCL, which would then launch the other calls.
+        makeInvalidCall();
         nccl_h.ncclGroupEnd();
       }
     }
@@ -220,13 +219,13 @@ final class NcclGroup {
     if (call instanceof EnqueuedOperation operation) {
       driver(call).collectives().enqueue(operation);
     } else {
-      // The only calls of its own that this backend submits.
+      // The only other calls that this backend submits.
       ((RmaOperation) call.backendOperation()).enqueue(call.streamDriver());
     }
   }
 
-  /** Makes a call that NCCL must refuse, after which the group's end launches nothing. */
-  private static void makeRefusedCall() {
+  /** Makes a call that NCCL rejects, so that the end of the group launches nothing. */
+  private static void makeInvalidCall() {
     MemorySegment none = MemorySegment.NULL;
     nccl_h.ncclAllReduce(none, none, 1, nccl_h.ncclFloat(), nccl_h.ncclSum(), none, none);
   }

@@ -17,33 +17,32 @@ import java.util.List;
 import java.util.function.Function;
 
 /**
- * The parameters that NCCL runs with, by the names of their environment variables: what is in
- * force, wherever it was set. From NCCL 2.30.4 on; it takes no GPU.
+ * The effective values of NCCL's parameters, by the names of their environment variables and
+ * wherever they were set. From NCCL 2.30.4 on; needs no GPU.
  *
- * <p>NCCL gives a parameter as its own type only, so there is a method for each; {@link #text} and
- * {@link #bytes} take any. It knows the parameters of this interface alone, which are few so far:
- * {@link #keys} lists those that NCCL documents, private ones can be asked for by name, and more
- * may come when plugins are loaded.
+ * <p>NCCL returns a parameter only as its own type, so there is a method for each type; {@link
+ * #text} and {@link #bytes} accept any. NCCL exposes only few parameters through this interface so
+ * far: {@link #keys} lists the documented ones, private ones can be queried by name, and plugins
+ * may add more.
  *
- * <p>Any thread may ask. NCCL does not guard its own state here, so all calls of this process are
- * made one at a time; other code that calls these functions must not run meanwhile.
+ * <p>Thread-safe. NCCL does not synchronize its state here, so nccl4j serializes all calls of this
+ * process; other code must not call these functions at the same time.
  *
- * <p>Setting a variable in the running process reaches NCCL only before it first reads that
- * variable, and Java cannot set one: set them before the process starts. {@code NCCL_NO_CACHE}
- * names variables that NCCL reads anew each time.
+ * <p>NCCL reads a variable once, and Java cannot set one in the running process: set variables
+ * before the process starts. {@code NCCL_NO_CACHE} lists variables that NCCL reads again each time.
  */
 public final class NcclParameters {
-  // Guards NCCL's unlocked registry state, which is one per process.
+  // Guards NCCL's parameter registry, which is per process and has no lock.
   private static final Object LOCK = new Object();
-  private static final int SMALLEST_ROOM = 64;
-  private static final int LARGEST_ROOM = 1 << 20;
+  private static final int MIN_CAPACITY = 64;
+  private static final int MAX_CAPACITY = 1 << 20;
 
   /** One of NCCL's typed getters. */
   private interface Getter {
     int get(MemorySegment handle, MemorySegment value);
   }
 
-  /** A C type of parameters: what its getter is called, and what Java makes of the value. */
+  /** A C type of parameters: the name of its getter, and the conversion of the value. */
   private record Type<T>(
       String name, String suffix, Getter getter, Function<MemorySegment, T> read) {
     T of(String key) {
@@ -53,7 +52,7 @@ public final class NcclParameters {
           int result = getter.get(bind(key, arena), value);
           if (result == NcclResult.INVALID_ARGUMENT.code()) {
             throw new IllegalArgumentException(
-                "key is %s, a parameter of another type than %s; NCCL gives it as its own type only"
+                "key is %s, a parameter of another type than %s; NCCL returns it only as its own type"
                     .formatted(key, name));
           }
           NcclResults.check(result, "ncclParamGet" + suffix);
@@ -106,7 +105,8 @@ public final class NcclParameters {
   private NcclParameters() {}
 
   /**
-   * {@return the parameters of the NCCL library of this process, which is loaded if it is not yet}
+   * {@return the parameters of this process's NCCL library} Loads the library if it is not loaded
+   * yet.
    *
    * @throws LibraryNotFoundException if no usable {@code libnccl} is found
    * @throws UnsupportedNcclVersionException if NCCL is older than 2.30.4
@@ -118,8 +118,8 @@ public final class NcclParameters {
   }
 
   /**
-   * {@return the names of the parameters that NCCL documents, sorted; with {@code
-   * NCCL_PARAM_DUMP_ALL=1} set, of all} C: {@code ncclParamGetAllParameterKeys}.
+   * {@return the sorted names of the parameters that NCCL documents, or of all parameters if {@code
+   * NCCL_PARAM_DUMP_ALL=1} is set} C: {@code ncclParamGetAllParameterKeys}.
    *
    * @throws NcclException if the library failed
    */
@@ -135,7 +135,7 @@ public final class NcclParameters {
     }
   }
 
-  @SuppressWarnings("restricted") // NCCL has just told how many pointers lie there.
+  @SuppressWarnings("restricted") // NCCL has just returned the number of pointers.
   private static List<String> strings(MemorySegment table, int length) {
     MemorySegment pointers = table.reinterpret(length * ValueLayout.ADDRESS.byteSize());
     List<String> strings = new ArrayList<>();
@@ -147,7 +147,7 @@ public final class NcclParameters {
   }
 
   /**
-   * {@return a parameter's value as text, whatever its type} C: {@code ncclParamGetParameter}.
+   * {@return the value of a parameter of any type, as text} C: {@code ncclParamGetParameter}.
    *
    * @param key the name, such as {@code NCCL_DEBUG}
    * @throws IllegalArgumentException if NCCL has no such parameter
@@ -166,11 +166,11 @@ public final class NcclParameters {
   }
 
   /**
-   * {@return the value of a parameter of the C type {@code const char *}} One that is not set reads
-   * as an empty string. C: {@code ncclParamBind}, {@code ncclParamGetStr}.
+   * {@return the value of a parameter of the C type {@code const char *}, empty if not set} C:
+   * {@code ncclParamBind}, {@code ncclParamGetStr}.
    *
    * @param key the name, such as {@code NCCL_DEBUG_FILE}
-   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws IllegalArgumentException if NCCL has no such parameter, or it has another type
    * @throws NcclException if the library failed
    */
   public String string(String key) {
@@ -182,7 +182,7 @@ public final class NcclParameters {
    * {@code ncclParamGetI8}.
    *
    * @param key the name
-   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws IllegalArgumentException if NCCL has no such parameter, or it has another type
    * @throws NcclException if the library failed
    */
   public byte int8(String key) {
@@ -194,7 +194,7 @@ public final class NcclParameters {
    * {@code ncclParamGetI16}.
    *
    * @param key the name
-   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws IllegalArgumentException if NCCL has no such parameter, or it has another type
    * @throws NcclException if the library failed
    */
   public short int16(String key) {
@@ -206,7 +206,7 @@ public final class NcclParameters {
    * {@code ncclParamGetI32}.
    *
    * @param key the name
-   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws IllegalArgumentException if NCCL has no such parameter, or it has another type
    * @throws NcclException if the library failed
    */
   public int int32(String key) {
@@ -218,7 +218,7 @@ public final class NcclParameters {
    * {@code ncclParamGetI64}.
    *
    * @param key the name
-   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws IllegalArgumentException if NCCL has no such parameter, or it has another type
    * @throws NcclException if the library failed
    */
   public long int64(String key) {
@@ -230,7 +230,7 @@ public final class NcclParameters {
    * ncclParamBind}, {@code ncclParamGetU8}.
    *
    * @param key the name
-   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws IllegalArgumentException if NCCL has no such parameter, or it has another type
    * @throws NcclException if the library failed
    */
   public int uint8(String key) {
@@ -242,7 +242,7 @@ public final class NcclParameters {
    * ncclParamBind}, {@code ncclParamGetU16}.
    *
    * @param key the name
-   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws IllegalArgumentException if NCCL has no such parameter, or it has another type
    * @throws NcclException if the library failed
    */
   public int uint16(String key) {
@@ -254,7 +254,7 @@ public final class NcclParameters {
    * ncclParamBind}, {@code ncclParamGetU32}.
    *
    * @param key the name, such as {@code NCCL_DEBUG_TIMESTAMP_LEVELS}
-   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws IllegalArgumentException if NCCL has no such parameter, or it has another type
    * @throws NcclException if the library failed
    */
   public long uint32(String key) {
@@ -266,7 +266,7 @@ public final class NcclParameters {
    * ncclParamBind}, {@code ncclParamGetU64}.
    *
    * @param key the name, such as {@code NCCL_DEBUG_SUBSYS}
-   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws IllegalArgumentException if NCCL has no such parameter, or it has another type
    * @throws NcclException if the library failed
    */
   public BigInteger uint64(String key) {
@@ -274,8 +274,8 @@ public final class NcclParameters {
   }
 
   /**
-   * {@return the bytes of a parameter's value as NCCL keeps it, in the machine's byte order; of a
-   * string its characters and a NUL} C: {@code ncclParamBind}, {@code ncclParamGet}.
+   * {@return the bytes of a parameter's value in native byte order; for a string, its characters
+   * and a NUL} C: {@code ncclParamBind}, {@code ncclParamGet}.
    *
    * @param key the name, such as {@code NCCL_SET_THREAD_NAME}
    * @throws IllegalArgumentException if NCCL has no such parameter
@@ -286,14 +286,14 @@ public final class NcclParameters {
       try (Arena arena = Arena.ofConfined()) {
         MemorySegment handle = bind(key, arena);
         MemorySegment length = arena.allocate(ValueLayout.JAVA_INT);
-        int room = SMALLEST_ROOM;
-        MemorySegment value = arena.allocate(room);
-        int result = nccl_h.ncclParamGet(handle, value, room, length);
-        // Too little room is an invalid argument, and nothing says how much it takes.
-        while (result == NcclResult.INVALID_ARGUMENT.code() && room < LARGEST_ROOM) {
-          room *= 2;
-          value = arena.allocate(room);
-          result = nccl_h.ncclParamGet(handle, value, room, length);
+        int capacity = MIN_CAPACITY;
+        MemorySegment value = arena.allocate(capacity);
+        int result = nccl_h.ncclParamGet(handle, value, capacity, length);
+        // NCCL rejects a buffer that is too small as an invalid argument, without the needed size.
+        while (result == NcclResult.INVALID_ARGUMENT.code() && capacity < MAX_CAPACITY) {
+          capacity *= 2;
+          value = arena.allocate(capacity);
+          result = nccl_h.ncclParamGet(handle, value, capacity, length);
         }
         NcclResults.check(result, "ncclParamGet");
         return Arrays.copyOf(
@@ -303,9 +303,9 @@ public final class NcclParameters {
   }
 
   /**
-   * Prints all that {@link #keys} lists to the standard output of the process, each with its type,
-   * value, origin and what it accepts. The text passes Java's {@code System.out} by, and C's buffer
-   * keeps it for a while where that is no terminal. C: {@code ncclParamDumpAll}.
+   * Prints the parameters of {@link #keys} to the process's standard output, with their types,
+   * values, origins and accepted values. The output bypasses Java's {@code System.out}; unless it
+   * goes to a terminal, C buffers it. C: {@code ncclParamDumpAll}.
    */
   public void dump() {
     synchronized (LOCK) {
@@ -322,12 +322,12 @@ public final class NcclParameters {
   private static void checkKnown(int result, String function, String key) {
     if (result == NcclResult.INVALID_ARGUMENT.code()) {
       throw new IllegalArgumentException(
-          "key is " + key + "; NCCL has no such parameter, or has not loaded what brings it");
+          "key is " + key + "; NCCL has no such parameter, or has not loaded its plugin yet");
     }
     NcclResults.check(result, function);
   }
 
-  /** Copies a string that NCCL overwrites at this thread's next call. */
+  /** Copies a string that NCCL overwrites in this thread's next call. */
   @SuppressWarnings("restricted") // A C string has no known size; it ends at its NUL.
   private static String string(MemorySegment pointer) {
     return pointer.address() == 0 ? "" : pointer.reinterpret(Long.MAX_VALUE).getString(0);

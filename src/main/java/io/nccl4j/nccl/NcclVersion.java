@@ -5,33 +5,37 @@ import io.nccl4j.UnsupportedNcclVersionException;
 /**
  * A release of NCCL.
  *
- * @param code the number that {@code ncclGetVersion} gives, such as 23007
+ * @param code the number that {@code ncclGetVersion} returns, such as 23007
  */
 record NcclVersion(int code) implements Comparable<NcclVersion> {
   static NcclVersion of(int major, int minor, int patch) {
     return new NcclVersion(major * 10000 + minor * 100 + patch);
   }
 
-  /** Returns whether this release has what came with a given one. */
-  boolean has(FeatureVersions first) {
-    return atLeast(first.version());
+  /** Returns whether this release has a feature. */
+  boolean has(FeatureVersions feature) {
+    return atLeast(feature.version());
   }
 
-  /** Throws unless this release has the function of NCCL. */
+  /** Checks that this release has an NCCL function. */
   void require(String function) {
     require(FeatureVersions.of(function), function);
   }
 
-  /** Throws unless this release has what came with a given one, which the caller asked for. */
-  void require(FeatureVersions first, String function) {
-    require(first.version(), function);
+  /**
+   * Checks that this release has a feature.
+   *
+   * @param function the function or feature that the exception names
+   */
+  void require(FeatureVersions feature, String function) {
+    require(feature.version(), function);
   }
 
   boolean atLeast(NcclVersion other) {
     return compareTo(other) >= 0;
   }
 
-  /** Throws unless this release has the function that came with another. */
+  /** Checks that this release is at least the one that a function needs. */
   void require(NcclVersion needed, String function) {
     if (!atLeast(needed)) {
       throw new UnsupportedNcclVersionException(function, toString(), needed.toString());

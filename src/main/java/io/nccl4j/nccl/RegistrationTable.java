@@ -13,11 +13,11 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CancellationException;
 
-/** The memory that one communicator knows, until it is given back or the communicator ends. */
+/** The memory that is registered with one communicator. */
 final class RegistrationTable {
   private final NativeCommunicator communicator;
-  private final List<MemoryHandle> known = new ArrayList<>();
-  private boolean over;
+  private final List<MemoryHandle> handles = new ArrayList<>();
+  private boolean ended;
 
   RegistrationTable(NativeCommunicator communicator) {
     this.communicator = communicator;
@@ -27,122 +27,119 @@ final class RegistrationTable {
     return communicator;
   }
 
-  /** Throws unless there is memory that this rank can use now. */
+  /** Checks that this rank can use the buffer now, and that it is not empty. */
   void check(Buffer buffer) {
     communicator.context().checkUsable(buffer, "buffer");
     if (buffer.count() == 0) {
-      throw new IllegalArgumentException("buffer has count 0; there must be memory to register");
+      throw new IllegalArgumentException("buffer has count 0; it must have 1 element or more");
     }
   }
 
   /**
-   * Registers memory, which is held from before NCCL knows it.
+   * Retains memory and registers it with NCCL.
    *
-   * @param waitedFor what a time-out message says was waited for
+   * @param waitedFor what the call waits for, for the message of a timeout
    */
-  MemoryHandle make(MemoryHandle.Kind kind, Buffer buffer, String waitedFor) {
-    MemoryHandle made = new MemoryHandle(kind, buffer, "a registration with " + communicator);
-    add(made);
+  MemoryHandle register(MemoryHandle.Kind kind, Buffer buffer, String waitedFor) {
+    MemoryHandle handle = new MemoryHandle(kind, buffer, "a registration with " + communicator);
+    add(handle);
     try {
-      communicator.callWithDeadline(kind.registering(), waitedFor, made::register);
-      return made;
+      communicator.callWithDeadline(kind.registering(), waitedFor, handle::register);
+      return handle;
     } catch (NcclTimeoutException | CancellationException | CommunicatorAbortedException e) {
-      // The call goes on and NCCL may still come to know the memory: it ends with the communicator.
-      made.abandonCall();
+      // The call is still running and may yet register the memory. It ends with the communicator.
+      handle.abandonCall();
       throw e;
-    } catch (RuntimeException refused) {
-      drop(made);
-      throw refused;
+    } catch (RuntimeException failure) {
+      drop(handle);
+      throw failure;
     }
   }
 
-  /**
-   * Gives memory back, unless it has been; where the communicator is being closed, waits for it.
-   */
-  void close(MemoryHandle registered) {
-    String function = registered.kind().deregistering();
-    if (communicator.context().isOpen() && knows(registered)) {
-      communicator.finishWithDeadline(function, comm -> deregister(registered, comm));
+  /** Deregisters memory, unless that is done; waits if the communicator is being closed. */
+  void close(MemoryHandle handle) {
+    String function = handle.kind().deregistering();
+    if (communicator.context().isOpen() && contains(handle)) {
+      communicator.finishWithDeadline(function, comm -> deregister(handle, comm));
       return;
     }
     Duration timeout = communicator.timeout();
-    BlockingCalls.uninterrupted(timeout, limit -> awaitClosing(registered, function, limit));
+    BlockingCalls.uninterrupted(timeout, limit -> awaitClosing(handle, function, limit));
   }
 
-  private void awaitClosing(MemoryHandle registered, String function, Deadline limit) {
+  private void awaitClosing(MemoryHandle handle, String function, Deadline limit) {
     Backoff backoff = Backoff.betweenQueries(limit);
-    while (closing() && knows(registered)) {
+    while (closing() && contains(handle)) {
       if (!BlockingCalls.pause(backoff, function)) {
         throw new NcclTimeoutException(function, limit.timeout(), "the end of " + communicator);
       }
     }
   }
 
-  /** Returns whether nobody may use the communicator any more, and it is not freed yet. */
+  /** Returns whether the communicator can no longer be used, but is not freed yet. */
   private boolean closing() {
     return !communicator.context().isOpen() && !communicator.handle().ended();
   }
 
-  private void deregister(MemoryHandle registered, MemorySegment comm) {
-    if (knows(registered)) {
+  private void deregister(MemoryHandle handle, MemorySegment comm) {
+    if (contains(handle)) {
       NcclResults.check(
-          communicator.handle().guarded(() -> registered.deregister(comm)),
-          registered.kind().deregistering());
-      drop(registered);
+          communicator.handle().guarded(() -> handle.deregister(comm)),
+          handle.kind().deregistering());
+      drop(handle);
     }
   }
 
   /**
-   * Gives everything back, the last first, but what NCCL may still be at, which it frees with the
-   * communicator; by the thread inside the communicator.
+   * Deregisters all memory, the last first, except where NCCL may still run the registering call:
+   * it frees that with the communicator. Called by the thread inside the communicator.
    */
-  void closeAll(MemorySegment comm) {
-    for (MemoryHandle handle : all().reversed()) {
+  void deregisterAll(MemorySegment comm) {
+    for (MemoryHandle handle : snapshot().reversed()) {
       if (!handle.callAbandoned()) {
         deregister(handle, comm);
       }
     }
   }
 
-  /** Lets go of everything, since NCCL has freed the communicator with all that it knew. */
-  void forgetAll() {
-    List<MemoryHandle> all;
+  /** Releases all memory. Called once NCCL has freed the communicator and its registrations. */
+  void releaseAll() {
+    List<MemoryHandle> snapshot;
     synchronized (this) {
-      over = true;
-      all = all();
-      known.clear();
+      ended = true;
+      snapshot = snapshot();
+      handles.clear();
     }
-    all.forEach(MemoryHandle::release);
+    snapshot.forEach(MemoryHandle::release);
   }
 
-  private void add(MemoryHandle registered) {
+  private void add(MemoryHandle handle) {
     synchronized (this) {
-      if (!over) {
-        known.add(registered);
+      if (!ended) {
+        handles.add(handle);
         return;
       }
     }
-    registered.release();
-    throw new CommunicatorAbortedException(
-        registered.kind().registering(), communicator.toString());
+    handle.release();
+    throw new CommunicatorAbortedException(handle.kind().registering(), communicator.toString());
   }
 
-  /** Forgets memory that NCCL does not know, or knows no more. */
-  void drop(MemoryHandle registered) {
-    boolean mine;
+  /** Releases memory that is not registered with NCCL, or not any more. */
+  void drop(MemoryHandle handle) {
+    boolean removed;
     synchronized (this) {
-      mine = known.remove(registered);
+      removed = handles.remove(handle);
     }
-    if (mine) {
-      registered.release();
+    if (removed) {
+      handle.release();
     }
   }
 
-  synchronized boolean knows(MemoryHandle registered) {
-    return known.contains(registered);
+  synchronized boolean contains(MemoryHandle handle) {
+    return handles.contains(handle);
   }
 
-  private synchronized List<MemoryHandle> all() {
-    return List.copyOf(known);
+  private synchronized List<MemoryHandle> snapshot() {
+    return List.copyOf(handles);
   }
 }

@@ -15,22 +15,22 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * The operations by which one rank reaches another's memory without the other's call. Signal index,
- * context and flags must be 0 in this release of NCCL, and are.
+ * One-sided operations, which access a peer's memory without a call by that peer. Signal index,
+ * context and flags are always 0, as this release of NCCL requires.
  */
 sealed interface RmaOperation extends BackendOperation {
-  /** Returns whose operation it is. */
+  /** Returns the communicator of the operation. */
   NativeCommunicator communicator();
 
   /** Returns the name of NCCL's function. */
   String function();
 
-  /** Calls NCCL, by the thread inside the communicator. */
-  int call(MemorySegment comm, MemorySegment onStream);
+  /** Calls NCCL. Called by the thread inside the communicator. */
+  int call(MemorySegment comm, MemorySegment stream);
 
   @Override
   default void checkOpen() {
-    // A signal uses nothing but its communicator.
+    // A signal uses only its communicator.
   }
 
   @Override
@@ -47,7 +47,7 @@ sealed interface RmaOperation extends BackendOperation {
     }
   }
 
-  /** Makes the call in a group, by the thread inside; it answers success or a refusal. */
+  /** Makes the call within a group. Called by the thread inside the communicator. */
   default void enqueue(StreamDriver stream) {
     int result = make(stream);
     if (result != nccl_h.ncclInProgress()) {
@@ -61,9 +61,9 @@ sealed interface RmaOperation extends BackendOperation {
   }
 
   /**
-   * A write into a peer's window, and a signal.
+   * A write into a peer's window, followed by a signal.
    *
-   * @param offset where in the peer's window, in bytes
+   * @param offset the offset in the peer's window, in bytes
    */
   record Put(WindowRegistry windows, Buffer source, int peer, Window window, long offset)
       implements RmaOperation {
@@ -78,14 +78,14 @@ sealed interface RmaOperation extends BackendOperation {
       windows.checkPut(source, window);
       if (source.count() == 0) {
         throw new IllegalArgumentException(
-            "source has count 0; a put needs data, and signal() tells a peer without any");
+            "source has count 0; a put needs data (signal() signals a peer without data)");
       }
       Buffer target = window.buffer();
       int bytes = source.type().bytes();
-      long room = target.byteSize() - source.byteSize();
-      if (offset < 0 || room < 0 || offset > room / bytes) {
+      long available = target.byteSize() - source.byteSize();
+      if (offset < 0 || available < 0 || offset > available / bytes) {
         throw new IllegalArgumentException(
-            "offset is %d; %d elements of %s from there on do not lie within the window's %d bytes"
+            "offset is %d; %d elements of %s at that offset are not within the window's %d bytes"
                 .formatted(offset, source.count(), source.type(), target.byteSize()));
       }
       return new Put(windows, source, peer, window, offset * bytes);
@@ -107,7 +107,7 @@ sealed interface RmaOperation extends BackendOperation {
     }
 
     @Override
-    public int call(MemorySegment comm, MemorySegment onStream) {
+    public int call(MemorySegment comm, MemorySegment stream) {
       return nccl_h.ncclPutSignal(
           MemorySegment.ofAddress(source.address()),
           source.count(),
@@ -119,7 +119,7 @@ sealed interface RmaOperation extends BackendOperation {
           0,
           0,
           comm,
-          onStream);
+          stream);
     }
 
     @Override
@@ -128,7 +128,7 @@ sealed interface RmaOperation extends BackendOperation {
     }
   }
 
-  /** A signal alone. */
+  /** A signal without data. */
   record Signal(NativeCommunicator communicator, int peer) implements RmaOperation {
     /** Checks the arguments of {@link NcclCommunicator#signal}. */
     static Signal checked(NativeCommunicator communicator, int peer) {
@@ -149,8 +149,8 @@ sealed interface RmaOperation extends BackendOperation {
     }
 
     @Override
-    public int call(MemorySegment comm, MemorySegment onStream) {
-      return nccl_h.ncclSignal(peer, 0, 0, 0, comm, onStream);
+    public int call(MemorySegment comm, MemorySegment stream) {
+      return nccl_h.ncclSignal(peer, 0, 0, 0, comm, stream);
     }
   }
 
@@ -161,19 +161,19 @@ sealed interface RmaOperation extends BackendOperation {
     static Wait checked(NativeCommunicator communicator, List<WaitSignal> signals) {
       communicator.library().require("ncclWaitSignal");
       communicator.context().checkConnected();
-      List<WaitSignal> kept = Arguments.copyOf(signals, "signals");
-      if (kept.isEmpty()) {
-        throw new IllegalArgumentException("signals is empty; there must be a peer to wait for");
+      List<WaitSignal> copy = Arguments.copyOf(signals, "signals");
+      if (copy.isEmpty()) {
+        throw new IllegalArgumentException("signals is empty; it must name a peer to wait for");
       }
       Set<Integer> peers = new HashSet<>();
-      for (WaitSignal expected : kept) {
-        checkPeer(communicator, expected.peer());
-        if (!peers.add(expected.peer())) {
+      for (WaitSignal signal : copy) {
+        checkPeer(communicator, signal.peer());
+        if (!peers.add(signal.peer())) {
           throw new IllegalArgumentException(
-              "signals names peer " + expected.peer() + " twice; each peer has one count");
+              "signals names peer " + signal.peer() + " twice; each peer has one count");
         }
       }
-      return new Wait(communicator, kept);
+      return new Wait(communicator, copy);
     }
 
     @Override
@@ -187,8 +187,8 @@ sealed interface RmaOperation extends BackendOperation {
     }
 
     @Override
-    public int call(MemorySegment comm, MemorySegment onStream) {
-      // NCCL copies the descriptors before it returns, also into a group.
+    public int call(MemorySegment comm, MemorySegment stream) {
+      // NCCL copies the descriptors before it returns, also within a group.
       try (Arena arena = Arena.ofConfined()) {
         MemorySegment descriptors = ncclWaitSignalDesc_t.allocateArray(signals.size(), arena);
         for (int i = 0; i < signals.size(); i++) {
@@ -198,7 +198,7 @@ sealed interface RmaOperation extends BackendOperation {
           ncclWaitSignalDesc_t.sigIdx(descriptor, 0);
           ncclWaitSignalDesc_t.ctx(descriptor, 0);
         }
-        return nccl_h.ncclWaitSignal(signals.size(), descriptors, comm, onStream);
+        return nccl_h.ncclWaitSignal(signals.size(), descriptors, comm, stream);
       }
     }
   }

@@ -6,10 +6,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
-/**
- * The GPU memory that NCCL holds for one communicator, and that it gives back while the
- * communicator is suspended.
- */
+/** Suspends and resumes a communicator, and reports how much GPU memory NCCL uses for it. */
 final class Suspension {
   private final NativeCommunicator communicator;
   private volatile boolean inProgress;
@@ -18,7 +15,7 @@ final class Suspension {
     this.communicator = communicator;
   }
 
-  /** Returns whether it has begun and not ended. */
+  /** Returns whether the suspension has begun and not ended. */
   boolean inProgress() {
     return inProgress;
   }
@@ -28,7 +25,7 @@ final class Suspension {
     return inProgress && communicator.context().isOpen();
   }
 
-  /** Gives the memory back, when this rank's streams have passed the operations that need it. */
+  /** Waits until this rank's streams have completed the operations, then releases the memory. */
   void begin() {
     String function = "ncclCommSuspend";
     communicator.library().require(function);
@@ -44,7 +41,7 @@ final class Suspension {
         });
   }
 
-  /** Takes the memory back. */
+  /** Reacquires the memory. */
   void end() {
     String function = "ncclCommResume";
     communicator.library().require(function);
@@ -52,11 +49,14 @@ final class Suspension {
       communicator.context().checkConnected();
       throw new IllegalStateException("not suspended: " + communicator);
     }
-    communicator.inside(function, communicator.peers(), this::endInside);
+    communicator.inside(function, communicator.peers(), this::resumeInside);
   }
 
-  /** Takes it back, also where the caller waits no more; by the thread inside. */
-  void endInside(MemorySegment comm) {
+  /**
+   * Reacquires the memory, even if the caller has stopped waiting. Called by the thread inside the
+   * communicator.
+   */
+  void resumeInside(MemorySegment comm) {
     communicator.callAndSettle("ncclCommResume", () -> nccl_h.ncclCommResume(comm));
     setSuspended(false);
   }
@@ -66,7 +66,7 @@ final class Suspension {
     communicator.context().markSuspended(suspended);
   }
 
-  /** Returns how much memory there is, and how much of it is away. */
+  /** Queries the memory statistics from NCCL. */
   MemoryStatistics statistics() {
     communicator.library().require("ncclCommMemStats");
     if (!isSuspended()) {

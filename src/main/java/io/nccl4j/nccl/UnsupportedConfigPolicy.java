@@ -3,12 +3,12 @@ package io.nccl4j.nccl;
 import io.nccl4j.UnsupportedNcclVersionException;
 
 /**
- * What becomes of a setting of {@link NcclConfig} that the loaded NCCL is too old for, and would
- * ignore without a word.
+ * The policy for a setting of {@link NcclConfig} that the loaded NCCL is too old for, and would
+ * silently ignore.
  */
 public enum UnsupportedConfigPolicy {
-  /** An {@link UnsupportedNcclVersionException}, before anything is called. */
+  /** Throws an {@link UnsupportedNcclVersionException} before calling NCCL. */
   REFUSE,
-  /** A warning in the log; the communicator is made without the setting. */
+  /** Logs a warning and creates the communicator without the setting. */
   WARN
 }

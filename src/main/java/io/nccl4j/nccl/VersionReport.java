@@ -17,17 +17,17 @@ import java.nio.file.Path;
 import java.util.Optional;
 
 /**
- * Which versions have come together in this process: what nccl4j was made for, and what was found.
+ * The versions of nccl4j and of the libraries that this process has loaded.
  *
- * @param nccl4j nccl4j's own version
- * @param headers the release of NCCL whose headers nccl4j was made from, such as {@code 2.30.7}
- * @param nccl the release of the NCCL library that was loaded. C: {@code ncclGetVersion}
+ * @param nccl4j the version of nccl4j
+ * @param headers the NCCL release whose headers nccl4j's bindings were generated from, such as
+ *     {@code 2.30.7}
+ * @param nccl the release of the loaded NCCL library. C: {@code ncclGetVersion}
  * @param ncclLibrary the file that it was loaded from
- * @param cudaRuntime the release of the CUDA runtime that was loaded. C: {@code
- *     cudaRuntimeGetVersion}
- * @param cudaRuntimeLibrary the file that it was loaded from. NCCL has a CUDA runtime of its own
- *     inside
- * @param driver the newest CUDA release that the driver can run; nothing if there is no driver. C:
+ * @param cudaRuntime the release of the loaded CUDA runtime. C: {@code cudaRuntimeGetVersion}
+ * @param cudaRuntimeLibrary the file that it was loaded from. NCCL itself contains another CUDA
+ *     runtime
+ * @param driver the newest CUDA release that the driver supports; empty if there is no driver. C:
  *     {@code cudaDriverGetVersion}
  */
 public record VersionReport(
@@ -44,11 +44,11 @@ public record VersionReport(
   private static final int LONGEST_VERSION = 64;
 
   /**
-   * {@return the versions of this process} The libraries are loaded if they are not yet; it takes
+   * {@return the versions in this process} Loads the libraries if they are not loaded yet. Needs
    * neither a GPU nor a driver.
    *
    * @throws LibraryNotFoundException if no usable {@code libnccl} or {@code libcudart} is found
-   * @throws CudaException if the runtime cannot tell the driver's version
+   * @throws CudaException if the runtime cannot determine the driver's version
    * @throws IllegalCallerException if nccl4j has no native access
    */
   public static VersionReport load() {
@@ -65,8 +65,8 @@ public record VersionReport(
   }
 
   /**
-   * {@return the CUDA release that the library was built for, such as {@code 13.3}; nothing if its
-   * file does not say so} Reads the file, which has some hundred megabytes.
+   * {@return the CUDA release that the NCCL library was built for, such as {@code 13.3}; empty if
+   * its file does not contain it} Reads the file, which has several hundred megabytes.
    *
    * @throws UncheckedIOException if the file cannot be read
    */
@@ -83,7 +83,7 @@ public record VersionReport(
     return driver == 0 ? Optional.empty() : Optional.of(cudaVersion(driver));
   }
 
-  /** Looks for what NCCL prints at its start, such as {@code NCCL version 2.30.7+cuda13.3}. */
+  /** Searches the file for the version string, such as {@code NCCL version 2.30.7+cuda13.3}. */
   static Optional<String> cudaOf(Path library) {
     try (FileChannel file = FileChannel.open(library);
         Arena arena = Arena.ofConfined()) {

@@ -11,13 +11,13 @@ import java.lang.foreign.ValueLayout;
 import java.util.Set;
 
 /**
- * Memory that every rank of a communicator has registered together with the others', so that peers
- * can reach it. It is made by {@link NcclCommunicator#registerWindow}.
+ * This rank's part of memory that all ranks of a communicator registered together, so that peers
+ * can access it. Created by {@link NcclCommunicator#registerWindow}.
  *
- * <p>While it is open, the buffer's owner cannot be closed. It belongs to the rank that made it,
- * which closes it when no rank accesses the memory any more, its own streams and the peers' puts
- * included; what is left open ends with the communicator. Whoever may use the communicator may use
- * this. Its handle is good on this rank alone, also to name the peers' memory.
+ * <p>While the window is open, the buffer's owner cannot be closed. The rank that created the
+ * window closes it once no rank accesses the memory any more, including its own streams and the
+ * peers' puts; closing the communicator ends open windows. A window follows the threading rules of
+ * its communicator. Its handle is valid on this rank only, where it also denotes the peers' memory.
  */
 public final class Window implements AutoCloseable {
   static final int ALIGNMENT = nccl_h.NCCL_WIN_REQUIRED_ALIGNMENT();
@@ -30,15 +30,15 @@ public final class Window implements AutoCloseable {
   Window(
       Communicator communicator,
       RegistrationTable registrations,
-      MemoryHandle registered,
+      MemoryHandle handle,
       Set<WindowOption> options) {
     this.communicator = communicator;
     this.registrations = registrations;
-    this.handle = registered;
+    this.handle = handle;
     this.options = options;
   }
 
-  /** Returns the functions that make and undo a window with these options. */
+  /** Returns the functions that register and deregister a window with these options. */
   static MemoryHandle.Kind kind(Set<WindowOption> options) {
     int flags = WindowOption.flags(options);
     return new MemoryHandle.Kind(
@@ -54,57 +54,58 @@ public final class Window implements AutoCloseable {
     return communicator;
   }
 
-  /** {@return how it was registered} */
+  /** {@return the options that the window was registered with} */
   public Set<WindowOption> options() {
     return options;
   }
 
-  /** {@return this rank's memory, as a view that ends with its owner} */
+  /** {@return a view of this rank's memory, valid until the owner is closed} */
   public Buffer buffer() {
     return handle.buffer();
   }
 
   /** {@return whether the window has neither been closed nor ended with its communicator} */
   public boolean isOpen() {
-    return registrations.knows(handle);
+    return registrations.contains(handle);
   }
 
   /**
-   * {@return this rank's memory as NCCL knows it, as a view that ends with its owner} It is that of
-   * {@link #buffer}. C: {@code ncclWinGetUserPtr}, from NCCL 2.29.2 on.
+   * {@return {@link #buffer}, after checking that NCCL reports the same address for it} C: {@code
+   * ncclWinGetUserPtr}, from NCCL 2.29.2 on.
    *
    * @throws UnsupportedNcclVersionException if NCCL is older
-   * @throws IllegalStateException if the window or the communicator is not open, another thread
-   *     uses the communicator, or NCCL knows other memory
+   * @throws IllegalStateException if the window or the communicator is not open, another thread is
+   *     using the communicator, or NCCL reports another address
    * @throws NcclException if the library failed
    */
   public Buffer userBuffer() {
     checkOpen("window");
     long address = userPointer(handle.handle());
     if (address != buffer().address()) {
-      throw new IllegalStateException("NCCL has this window at 0x%x: %s".formatted(address, this));
+      throw new IllegalStateException(
+          "NCCL reports another address for this window, 0x%x: %s".formatted(address, this));
     }
     return buffer();
   }
 
-  /** Asks NCCL where this rank's memory lies. */
+  /** Queries the address of this rank's memory from NCCL. */
   private long userPointer(MemorySegment handle) {
     String function = "ncclWinGetUserPtr";
-    NativeCommunicator of = registrations.communicator();
-    of.library().require(function);
-    of.context().checkConnected();
+    NativeCommunicator nativeCommunicator = registrations.communicator();
+    nativeCommunicator.library().require(function);
+    nativeCommunicator.context().checkConnected();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment pointer = arena.allocate(ValueLayout.ADDRESS);
-      of.call(function, comm -> nccl_h.ncclWinGetUserPtr(comm, handle, pointer));
+      nativeCommunicator.call(function, comm -> nccl_h.ncclWinGetUserPtr(comm, handle, pointer));
       return pointer.get(ValueLayout.ADDRESS, 0).address();
     }
   }
 
   /**
-   * {@return the {@code ncclWindow_t}: the way out to other native code} It is valid while the
-   * window is open.
+   * {@return the {@code ncclWindow_t}, for use in other native code} It is valid while the window
+   * is open.
    *
-   * @throws IllegalStateException if it is not
+   * @throws IllegalStateException if the window is not open
    */
   public long address() {
     checkOpen("window");
@@ -112,11 +113,12 @@ public final class Window implements AutoCloseable {
   }
 
   /**
-   * Makes this rank's communicator forget the window; does nothing when it has already, or has
-   * ended. While the communicator is being closed, which ends the window too, it waits for that.
-   * The peers are not waited for. C: {@code ncclCommWindowDeregister}, from NCCL 2.27 on.
+   * Deregisters the window on this rank, without waiting for the peers. Does nothing if the window
+   * is closed or the communicator has ended. If another thread is closing the communicator, waits
+   * for that close, which ends the window too. C: {@code ncclCommWindowDeregister}, from NCCL 2.27
+   * on.
    *
-   * @throws IllegalStateException if another thread uses the communicator
+   * @throws IllegalStateException if another thread is using the communicator
    * @throws NcclException if the library failed, or the configured timeout has passed
    */
   @Override
@@ -124,20 +126,20 @@ public final class Window implements AutoCloseable {
     registrations.close(handle);
   }
 
-  /** Returns whether it is one of the communicator with these registrations. */
-  boolean isOf(RegistrationTable others) {
-    return registrations == others;
+  /** Returns whether this window belongs to the communicator with that table. */
+  boolean isOf(RegistrationTable table) {
+    return registrations == table;
   }
 
   MemoryHandle handle() {
     return handle;
   }
 
-  /** Returns whether all of a buffer's memory lies in this window's. */
-  boolean contains(Buffer part) {
+  /** Returns whether a buffer's memory lies within this window's. */
+  boolean contains(Buffer other) {
     long start = buffer().address();
-    return part.address() >= start
-        && part.address() + part.byteSize() <= start + buffer().byteSize();
+    return other.address() >= start
+        && other.address() + other.byteSize() <= start + buffer().byteSize();
   }
 
   /** Returns whether a buffer shares memory with this window. */

@@ -3,17 +3,17 @@ package io.nccl4j.nccl;
 import io.nccl4j.bindings.nccl.nccl_h;
 import java.util.Set;
 
-/** How memory is registered as a {@link Window}; the same on every rank. */
+/** An option for registering a {@link Window}. Every rank must use the same options. */
 public enum WindowOption {
   /**
-   * Every rank's memory is found at the same offset of one symmetric address range, which is what
-   * one-sided operations and NCCL's symmetric kernels need. C: {@code NCCL_WIN_COLL_SYMMETRIC},
-   * from NCCL 2.27 on.
+   * Maps the memory of every rank at the same offset of a symmetric address range. One-sided
+   * operations and NCCL's symmetric kernels need this. C: {@code NCCL_WIN_COLL_SYMMETRIC}, from
+   * NCCL 2.27 on.
    */
   SYMMETRIC(nccl_h.NCCL_WIN_COLL_SYMMETRIC(), FeatureVersions.WINDOWS),
 
   /**
-   * What is written over the network arrives in the order in which it was written. C: {@code
+   * Writes over the network arrive in the order in which they were made. C: {@code
    * NCCL_WIN_STRICT_ORDERING}, from NCCL 2.29.7 on.
    */
   STRICT_ORDERING(nccl_h.NCCL_WIN_STRICT_ORDERING(), FeatureVersions.STRICT_ORDERING);
@@ -26,7 +26,7 @@ public enum WindowOption {
     this.since = since;
   }
 
-  /** Throws unless this release has the option. */
+  /** Checks that this release has the option. */
   void require(NcclVersion library) {
     library.require(since, "WindowOption." + name());
   }

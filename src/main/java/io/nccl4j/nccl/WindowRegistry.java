@@ -13,15 +13,12 @@ import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.stream.Stream;
 
-/**
- * The windows of one communicator: which memory can be in them, which of them are open, and what
- * can be put into those of the peers.
- */
+/** The windows of one communicator. Checks the arguments of windows and puts. */
 final class WindowRegistry {
   private final NativeCommunicator communicator;
   private final RegistrationTable registrations;
-  // Closed ones included, until somebody looks.
-  private final List<Window> known = new CopyOnWriteArrayList<>();
+  // Closed windows are removed by the next lookup.
+  private final List<Window> windows = new CopyOnWriteArrayList<>();
 
   WindowRegistry(RegistrationTable registrations) {
     this.registrations = registrations;
@@ -32,7 +29,7 @@ final class WindowRegistry {
     return communicator;
   }
 
-  /** Returns the options as a set, if they and the memory suit a window. */
+  /** Checks that the memory and the options suit a window, and returns the options as a set. */
   Set<WindowOption> checkedOptions(Buffer buffer, WindowOption... options) {
     NcclVersion library = communicator.library();
     library.require("ncclCommWindowRegister");
@@ -55,12 +52,12 @@ final class WindowRegistry {
               .formatted(buffer.address(), Window.ALIGNMENT));
     }
     if (set.contains(WindowOption.SYMMETRIC)) {
-      checkInNoOther(buffer);
+      checkNoOverlap(buffer);
     }
     return Collections.unmodifiableSet(set);
   }
 
-  private void checkInNoOther(Buffer buffer) {
+  private void checkNoOverlap(Buffer buffer) {
     symmetric()
         .filter(window -> window.overlaps(buffer))
         .findFirst()
@@ -72,20 +69,20 @@ final class WindowRegistry {
   }
 
   /** Registers checked memory, and waits for the other ranks. */
-  Window make(Communicator of, Buffer buffer, Set<WindowOption> options) {
-    MemoryHandle made =
-        registrations.make(
+  Window make(Communicator publicCommunicator, Buffer buffer, Set<WindowOption> options) {
+    MemoryHandle handle =
+        registrations.register(
             Window.kind(options), buffer, "all ranks to register a window with " + communicator);
-    if (made.handle().address() == 0) {
-      registrations.drop(made);
+    if (handle.handle().address() == 0) {
+      registrations.drop(handle);
       throw new WindowsUnsupportedException(communicator.toString());
     }
-    Window window = new Window(of, registrations, made, options);
-    known.add(window);
+    Window window = new Window(publicCommunicator, registrations, handle, options);
+    windows.add(window);
     return window;
   }
 
-  /** Throws unless the memory can be put into that window of the peers. */
+  /** Checks that the memory can be put into that window of the peers. */
   void checkPut(Buffer source, Window window) {
     Objects.requireNonNull(window, "window");
     window.checkOpen("window");
@@ -106,7 +103,7 @@ final class WindowRegistry {
   }
 
   private Stream<Window> symmetric() {
-    known.removeIf(window -> !window.isOpen());
-    return known.stream().filter(window -> window.options().contains(WindowOption.SYMMETRIC));
+    windows.removeIf(window -> !window.isOpen());
+    return windows.stream().filter(window -> window.options().contains(WindowOption.SYMMETRIC));
   }
 }

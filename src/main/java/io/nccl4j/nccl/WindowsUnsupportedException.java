@@ -4,17 +4,17 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclResult;
 
 /**
- * The communicator has no windows: its ranks cannot all reach each other's memory directly, or
- * {@code NCCL_WIN_ENABLE=0} or {@code NCCL_CUMEM_ENABLE=0} is set. NCCL answers success then, with
- * a null window; nothing was registered, on any rank.
+ * Thrown if a communicator does not support windows: not all of its ranks can access each other's
+ * memory directly, or {@code NCCL_WIN_ENABLE=0} or {@code NCCL_CUMEM_ENABLE=0} is set. NCCL reports
+ * this as success with a null window; nothing is registered on any rank.
  */
 public class WindowsUnsupportedException extends NcclException {
   private static final long serialVersionUID = 1;
 
   /**
-   * Describes one registration that NCCL left undone.
+   * Creates an exception for a communicator.
    *
-   * @param communicator the communicator that has no windows
+   * @param communicator the communicator that does not support windows
    */
   public WindowsUnsupportedException(String communicator) {
     super(

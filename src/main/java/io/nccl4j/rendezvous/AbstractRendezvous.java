@@ -6,6 +6,7 @@ import io.nccl4j.internal.rendezvous.ExchangeFailedException;
 import io.nccl4j.internal.rendezvous.RankBackend;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.OptionalInt;
@@ -13,12 +14,11 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * The base of every rendezvous here: it counts rounds, allows one at a time, and refuses more after
- * the first that fails.
+ * Base of every rendezvous of this package. Counts rounds, allows one at a time, and rejects
+ * further rounds after the first failure.
  */
 abstract sealed class AbstractRendezvous implements Rendezvous
     permits InProcessRendezvous,
@@ -26,9 +26,9 @@ abstract sealed class AbstractRendezvous implements Rendezvous
         TcpRendezvous,
         TorchStoreRendezvous,
         AllGatherRendezvous {
-  private static final Logger LOG = LogManager.getLogger(AbstractRendezvous.class);
+  private static final Logger LOG = Loggers.of(AbstractRendezvous.class);
 
-  /** Ranks that are started together rarely wait longer. */
+  /** Longer than ranks that are started together usually wait. */
   private static final Duration LONG_WAIT = Duration.ofSeconds(10);
 
   private final RankInfo rankInfo;
@@ -37,8 +37,8 @@ abstract sealed class AbstractRendezvous implements Rendezvous
   private boolean failed;
   private volatile boolean closed;
 
-  AbstractRendezvous(RankInfo member) {
-    this.rankInfo = member;
+  AbstractRendezvous(RankInfo rankInfo) {
+    this.rankInfo = rankInfo;
   }
 
   @Override
@@ -67,11 +67,11 @@ abstract sealed class AbstractRendezvous implements Rendezvous
 
   @Override
   public final UniqueId exchange(Backend backend) {
-    AtomicReference<UniqueId> made = new AtomicReference<>();
+    AtomicReference<UniqueId> created = new AtomicReference<>();
     try {
-      return exchange(() -> newId(backend, made), RankBackend.of(backend));
+      return exchange(() -> newId(backend, created), RankBackend.of(backend));
     } catch (RuntimeException | Error e) {
-      UniqueId unused = made.get();
+      UniqueId unused = created.get();
       if (unused != null) {
         backend.closeUniqueId(unused);
       }
@@ -79,16 +79,16 @@ abstract sealed class AbstractRendezvous implements Rendezvous
     }
   }
 
-  private static UniqueId newId(Backend backend, AtomicReference<UniqueId> made) {
+  private static UniqueId newId(Backend backend, AtomicReference<UniqueId> created) {
     UniqueId id = backend.newUniqueId();
-    made.set(id);
+    created.set(id);
     return id;
   }
 
   final UniqueId exchange(Supplier<UniqueId> maker, RankBackend backend) {
     Objects.requireNonNull(maker, "maker");
     if (inUse.isHeldByCurrentThread() || !inUse.tryLock()) {
-      throw new IllegalStateException(this + " is in another exchange; they come one at a time");
+      throw new IllegalStateException(this + " is already in an exchange; it allows one at a time");
     }
     try {
       return nextRound(maker, backend);
@@ -103,7 +103,7 @@ abstract sealed class AbstractRendezvous implements Rendezvous
     }
     if (failed) {
       throw new IllegalStateException(
-          this + " failed in round " + rounds + "; all ranks must make a new one");
+          this + " failed in round " + rounds + "; all ranks must create a new one");
     }
     failed = true;
     rounds++;
@@ -126,37 +126,37 @@ abstract sealed class AbstractRendezvous implements Rendezvous
     }
   }
 
-  /** Returns what the public methods throw for a failure, with the same message and cause. */
+  /** Returns the public exception for a failure, with the same message and cause. */
   static RendezvousException failed(ExchangeFailedException failure) {
     Throwable cause = failure.getCause();
     return new RendezvousException(failure.getMessage(), cause == null ? failure : cause);
   }
 
-  /** Hands the id to the other ranks, where this one has made it, or else returns theirs. */
-  private UniqueId exchange(int round, UniqueId made, RankBackend backend, Deadline deadline)
+  /** Publishes the id to the other ranks if it is not null (on rank 0); else receives it. */
+  private UniqueId exchange(int round, UniqueId created, RankBackend backend, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
-    Thread reminder = Thread.ofVirtual().start(() -> sayThatItWaits(round, deadline));
+    Thread reminder = Thread.ofVirtual().start(() -> logLongWait(round, deadline));
     try {
-      if (made == null) {
+      if (created == null) {
         return follow(round, backend, deadline);
       }
-      publish(round, made, backend, deadline);
-      return made;
+      publish(round, created, backend, deadline);
+      return created;
     } finally {
       reminder.interrupt();
     }
   }
 
-  /** Logs once that other ranks are late, for a user who looks at a program that prints nothing. */
-  private void sayThatItWaits(int round, Deadline deadline) {
+  /** Logs once that other ranks are late, so that a waiting program does not look hung. */
+  private void logLongWait(int round, Deadline deadline) {
     try {
       Thread.sleep(Math.min(LONG_WAIT.toMillis(), deadline.remainingMillis() / 2));
     } catch (InterruptedException e) {
-      // The exchange has ended.
+      // Interrupted by the end of the exchange.
       return;
     }
     LOG.warn(
-        "rank {} of {} still waits for all ranks to come in round {}, for {} s more: {}",
+        "rank {} of {} is still waiting for all ranks in round {}; timeout in {} s: {}",
         rank(),
         size(),
         round,
@@ -164,18 +164,18 @@ abstract sealed class AbstractRendezvous implements Rendezvous
         this);
   }
 
-  /** Releases what is held, since no further exchange is allowed; returns the failure. */
+  /** Releases the resources, since no further exchange is allowed; returns the failure. */
   private <T extends Throwable> T releasedAfter(T failure) {
     CloseAll.after(failure, this::release);
     return failure;
   }
 
-  /** Makes the id of a round, on rank 0. */
+  /** Creates the id of a round; called on rank 0. */
   UniqueId make(int round, Supplier<UniqueId> maker) {
     return Objects.requireNonNull(maker.get(), () -> "maker returned null in round " + round);
   }
 
-  /** Ends a wait whose rendezvous was closed by another thread. */
+  /** Throws if another thread has closed this rendezvous; called while an exchange waits. */
   final void checkStillOpen() {
     if (closed) {
       throw new RendezvousException(this + " was closed while it was exchanging an id");
@@ -183,10 +183,10 @@ abstract sealed class AbstractRendezvous implements Rendezvous
   }
 
   /**
-   * Waits until all other ranks have come, hands them the id and returns when they have it; called
-   * on rank 0.
+   * Waits until all other ranks have arrived, sends them the id and returns when they have it;
+   * called on rank 0.
    *
-   * @throws ExchangeFailedException if a rank uses another backend; every rank gets one then
+   * @throws ExchangeFailedException if a rank uses another backend; it is thrown on every rank then
    */
   abstract void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException, ExchangeFailedException;
@@ -201,6 +201,6 @@ abstract sealed class AbstractRendezvous implements Rendezvous
     release();
   }
 
-  /** Gives back what is held and wakes who waits; may be called more than once. */
+  /** Releases all resources and wakes waiting threads; idempotent. */
   abstract void release();
 }

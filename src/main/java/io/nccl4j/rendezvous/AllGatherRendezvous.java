@@ -13,23 +13,24 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A rendezvous over what the ranks' own framework already has: an all-gather of texts, such as
- * Spark's {@code BarrierTaskContext.allGather}.
+ * A rendezvous over an all-gather of strings that the ranks' framework provides, such as Spark's
+ * {@code BarrierTaskContext.allGather}.
  *
  * {@snippet :
  * Rendezvous rendezvous =
  *     AllGatherRendezvous.over(RankInfo.of(rank, size), text -> List.of(context.allGather(text)));
  * }
  *
- * <p>Each exchange is one gathering, to which every rank brings a short text of printable ASCII:
- * rank 0 the id, or why it has none, the others that they wait for it. Each text names its rank,
- * its round and its backend, so all ranks see at once that one is out of step, in another place, or
- * on another backend. If rank 0 cannot make an id, the others fail at once.
+ * <p>Each exchange is one all-gather, to which every rank contributes a short string of printable
+ * ASCII: rank 0 sends the id, or the reason why it could not create one; the others send that they
+ * wait for it. Each string contains the sender's rank, round and backend, so all ranks detect at
+ * once a rank that is in another round, out of order, or on another backend. If rank 0 cannot
+ * create an id, the other ranks fail at once.
  *
- * <p>How long an exchange takes, and who may read it, is the framework's to say: {@link
- * RankInfo#timeout} is not looked at, and {@link #close} does not end a gathering under way. On
- * rank 0 an exchange returns when all ranks have come. What the gathering throws comes out
- * unchanged, so that a framework knows its own exceptions again.
+ * <p>The framework determines the timeout and the confidentiality of an exchange: {@link
+ * RankInfo#timeout} is ignored, and {@link #close} does not end an all-gather in progress. On rank
+ * 0 an exchange returns when all ranks have arrived. Exceptions that the all-gather throws are
+ * propagated unchanged, so that the framework recognizes its own.
  */
 public final class AllGatherRendezvous extends AbstractRendezvous {
   private static final Pattern TEXT =
@@ -39,22 +40,22 @@ public final class AllGatherRendezvous extends AbstractRendezvous {
 
   private final Function<String, List<String>> gather;
 
-  private AllGatherRendezvous(RankInfo member, Function<String, List<String>> gather) {
-    super(member);
+  private AllGatherRendezvous(RankInfo rankInfo, Function<String, List<String>> gather) {
+    super(rankInfo);
     this.gather = gather;
   }
 
   /**
-   * {@return a rank's place in the gatherings of its framework} It holds nothing open.
+   * {@return the rendezvous of one rank over its framework's all-gather} It holds no resources.
    *
-   * @param member the rank; of its run and timeout no use is made
-   * @param gather is given this rank's text and returns those of all ranks, rank 0's first, when
-   *     all have come. It is called once in each exchange, in the calling thread, and never for a
-   *     single rank
+   * @param rankInfo the rank; its job id and timeout are ignored
+   * @param gather takes this rank's string and returns those of all ranks, in rank order, once all
+   *     ranks have arrived. Called once per exchange, in the calling thread; not called if there is
+   *     only one rank
    */
-  public static AllGatherRendezvous over(RankInfo member, Function<String, List<String>> gather) {
+  public static AllGatherRendezvous over(RankInfo rankInfo, Function<String, List<String>> gather) {
     return new AllGatherRendezvous(
-        Objects.requireNonNull(member, "member"), Objects.requireNonNull(gather, "gather"));
+        Objects.requireNonNull(rankInfo, "rankInfo"), Objects.requireNonNull(gather, "gather"));
   }
 
   @Override
@@ -87,22 +88,21 @@ public final class AllGatherRendezvous extends AbstractRendezvous {
   UniqueId follow(int round, RankBackend backend, Deadline deadline)
       throws ExchangeFailedException {
     Matcher first = gather(round, "waits", backend.code() + "");
-    String what = first.group(4);
-    if (what.equals("failed")) {
+    if (first.group(4).equals("failed")) {
       throw new RendezvousException("rank 0 failed in round " + round + ": " + first.group(6));
     }
     try {
       return UniqueId.fromHex(first.group(6));
     } catch (IllegalArgumentException e) {
-      throw new RendezvousException("rank 0 sent no unique id in round " + round, e);
+      throw new RendezvousException("rank 0 sent an invalid unique id in round " + round, e);
     }
   }
 
-  /** Brings this rank's text, checks that all are of this round, and returns rank 0's. */
-  private Matcher gather(int round, String what, String more) throws ExchangeFailedException {
+  /** Gathers all texts, checks that they are of this round, and returns rank 0's. */
+  private Matcher gather(int round, String kind, String more) throws ExchangeFailedException {
     checkStillOpen();
     String own =
-        "nccl4j rank %d of %d round %d %s %s".formatted(rank(), size(), round, what, more).strip();
+        "nccl4j rank %d of %d round %d %s %s".formatted(rank(), size(), round, kind, more).strip();
     List<String> texts = Objects.requireNonNull(gather.apply(own), "gather returned null");
     if (texts.size() != size()) {
       throw new RendezvousException(
@@ -123,28 +123,32 @@ public final class AllGatherRendezvous extends AbstractRendezvous {
   }
 
   private Matcher textOf(int rank, int round, String text) {
-    String wanted = "rank " + rank + " of " + size() + " in round " + round;
+    String expected = "rank " + rank + " of " + size() + " in round " + round;
     Matcher matcher = TEXT.matcher(Objects.requireNonNullElse(text, ""));
     if (!matcher.matches()) {
-      // Not shown: it may be another program's secret.
+      // The text is not shown: it may be another program's secret.
       throw new RendezvousException(
-          "gather returned at index " + rank + " no text of a rendezvous; wanted " + wanted);
+          "gather returned at index "
+              + rank
+              + " a text that is not a rendezvous message; expected that of "
+              + expected);
     }
     String found =
         "rank " + matcher.group(1) + " of " + matcher.group(2) + " in round " + matcher.group(3);
-    if (!found.equals(wanted)) {
+    if (!found.equals(expected)) {
       throw new RendezvousException(
           "gather returned at index "
               + rank
               + " the text of "
               + found
-              + "; wanted "
-              + wanted
-              + ": all ranks gather as often, and in the order of their ranks");
+              + "; expected that of "
+              + expected
+              + ". gather must return the texts in rank order, and all ranks must call it equally"
+              + " often");
     }
     if (rank > 0 != matcher.group(4).equals("waits")) {
       throw new RendezvousException(
-          found + " sent '" + matcher.group(4) + "'; rank 0 alone has the id");
+          found + " sent '" + matcher.group(4) + "'; only rank 0 sends the id");
     }
     return matcher;
   }
@@ -155,7 +159,7 @@ public final class AllGatherRendezvous extends AbstractRendezvous {
 
   @Override
   void release() {
-    // The gathering is the framework's.
+    // The framework owns the all-gather.
   }
 
   @Override

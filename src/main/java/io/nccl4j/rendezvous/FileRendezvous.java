@@ -12,54 +12,54 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Objects;
 
 /**
- * A rendezvous through files in a directory that all ranks see: of one host, or on a shared file
- * system.
+ * A rendezvous through files in a directory that all ranks can access, on one host or on a shared
+ * file system.
  *
- * <p><b>Protocol.</b> In each round, every rank announces itself with a random token of this one
- * attempt and its backend, and touches the file now and then while it waits. When all have, rank 0
- * publishes the id in one file, or that a rank which is alive uses another backend, together with
- * all those tokens and a random token of its own. A rank takes an id only from a file that holds
- * the token that it has just drawn, and confirms with rank 0's. Rank 0 returns when all have
- * confirmed its own token, and removes the files.
+ * <p><b>Protocol.</b> In each round, every rank writes an announcement file with its backend and a
+ * random token of this attempt, and touches the file periodically while it waits. When all ranks
+ * have announced themselves, rank 0 publishes one file with the id, all those tokens and a random
+ * token of its own; if a live rank uses another backend, the file says so. A rank accepts an id
+ * only from a file that contains its current token, and confirms with rank 0's token. Rank 0
+ * returns when all ranks have confirmed its token, and removes the files.
  *
- * <p><b>What is guaranteed.</b> Files that an earlier run left, crashed or not, never give an id: a
- * rank returns only an id that a rank 0 published after it had read this very attempt's
- * announcement, and rank 0 returns only after every rank has confirmed this very publication. No
- * clock is compared with another, and nothing needs to be cleaned up by hand. A rank that dies and
- * is started again within the deadline is answered anew.
+ * <p><b>Guarantees.</b> Files left by an earlier run, crashed or not, never provide an id: a rank
+ * returns only an id that was published after rank 0 had read the announcement of the current
+ * attempt, and rank 0 returns only after every rank has confirmed the current publication. Clocks
+ * are not compared, and nothing needs to be cleaned up by hand. A rank that dies and is restarted
+ * before the deadline gets a new answer.
  *
- * <p><b>What is not.</b> Two runs that are <em>alive</em> at once in one directory are kept apart
- * by {@link RankInfo#jobId} alone. If they have the same one, or none, the ranks that see another
- * process in their place fail with a {@link RendezvousException}, but an id may have reached the
- * other run before. Who may write to the directory can hinder the exchange; files are readable by
- * their owner only (mode 0600), so another user can neither read an id nor forge one for a rank to
- * take. All ranks run as one user.
+ * <p><b>Limits.</b> Two runs that are <em>alive</em> at once in one directory are separated by
+ * {@link RankInfo#jobId} alone. If they have the same job id, or none, ranks that detect another
+ * process with their rank fail with a {@link RendezvousException}, but an id may already have
+ * reached the other run. Any user who can write to the directory can prevent the exchange. Files
+ * are readable by their owner only (mode 0600), so another user can neither read an id nor forge
+ * one that a rank would accept. All ranks must run as the same user.
  *
- * <p>A damaged, foreign or oversized file is logged at once; as its owner may yet come and replace
- * it, it ends the exchange only at the deadline, with a {@link RendezvousException} that names it.
- * On NFS, set a timeout well above the time for which clients cache attributes (60 s by default).
+ * <p>A damaged, foreign or oversized file is logged at once. Since its owner may still replace it,
+ * it ends the exchange only at the deadline, with a {@link RendezvousException} that names it. On
+ * NFS, set a timeout well above the clients' attribute cache time (60 s by default).
  */
 public final class FileRendezvous extends AbstractRendezvous {
   private final Path directory;
   private final FileExchange exchange;
 
-  private FileRendezvous(Path directory, RankInfo member) {
-    super(member);
+  private FileRendezvous(Path directory, RankInfo rankInfo) {
+    super(rankInfo);
     this.directory = directory;
-    this.exchange = new FileExchange(directory, member.jobRank(), this::checkStillOpen);
+    this.exchange = new FileExchange(directory, rankInfo.jobRank(), this::checkStillOpen);
   }
 
   /**
-   * {@return a rank's place in a directory} It holds nothing open between exchanges.
+   * {@return the rendezvous of one rank in a directory} It holds no resources between exchanges.
    *
-   * @param directory where the files are written; made, for the owner only, if it is absent, and
+   * @param directory the directory for the files; created with owner-only permissions if absent,
    *     never removed
-   * @param member the rank, and what tells the run from others in the same directory
-   * @throws RendezvousException if the directory is absent and cannot be made, or is none
+   * @param rankInfo the rank; its job id separates this run from others in the same directory
+   * @throws RendezvousException if the path is not a directory and none can be created there
    */
-  public static FileRendezvous in(Path directory, RankInfo member) {
+  public static FileRendezvous in(Path directory, RankInfo rankInfo) {
     Objects.requireNonNull(directory, "directory");
-    Objects.requireNonNull(member, "member");
+    Objects.requireNonNull(rankInfo, "rankInfo");
     Path absolute = directory.toAbsolutePath();
     try {
       if (!Files.isDirectory(absolute)) {
@@ -73,12 +73,13 @@ public final class FileRendezvous extends AbstractRendezvous {
         }
       }
     } catch (IOException e) {
-      throw new RendezvousException(absolute + " is no directory and cannot be made: " + e, e);
+      throw new RendezvousException(
+          absolute + " is not a directory and cannot be created: " + e, e);
     }
-    return new FileRendezvous(absolute, member);
+    return new FileRendezvous(absolute, rankInfo);
   }
 
-  /** {@return the directory in which the ranks meet} */
+  /** {@return the directory of the files, as an absolute path} */
   public Path directory() {
     return directory;
   }
@@ -97,7 +98,7 @@ public final class FileRendezvous extends AbstractRendezvous {
 
   @Override
   void release() {
-    // Nothing is held between exchanges, and one under way looks up at its next poll.
+    // Nothing is held between exchanges; one in progress notices the close at its next poll.
   }
 
   @Override

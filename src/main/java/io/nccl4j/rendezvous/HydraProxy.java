@@ -5,13 +5,13 @@ import java.nio.file.Path;
 import java.util.Optional;
 
 /**
- * The process of MPICH's launcher that is an ancestor of all ranks on a host: what names the run,
- * as Hydra leaves no variable that does.
+ * The proxy process of MPICH's launcher, an ancestor of all ranks on a host. It identifies the run,
+ * since Hydra sets no variable that does.
  */
 final class HydraProxy {
   private HydraProxy() {}
 
-  /** Returns what names the run that this process belongs to, the same for all ranks of a host. */
+  /** Returns an identifier of this process's run, the same for all ranks on a host. */
   static Optional<String> ofThisProcess() {
     Optional<ProcessHandle> ancestor = ProcessHandle.current().parent();
     while (ancestor.isPresent() && !isProxy(ancestor.get())) {
@@ -20,7 +20,7 @@ final class HydraProxy {
     return ancestor.map(proxy -> proxy.pid() + " " + Token.ofText(arguments(proxy)).toHex());
   }
 
-  /** Returns what holds, among others, the port by which the proxy reaches its mpiexec. */
+  /** Returns the proxy's arguments, which include the port of its mpiexec. */
   private static String arguments(ProcessHandle proxy) {
     return String.join(" ", proxy.info().arguments().orElseGet(() -> new String[0]));
   }

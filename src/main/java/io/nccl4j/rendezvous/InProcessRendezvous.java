@@ -18,25 +18,24 @@ import java.util.function.Supplier;
 import java.util.stream.IntStream;
 
 /**
- * A rendezvous of threads of one process, one per rank.
+ * A rendezvous of the threads of one process, one per rank.
  *
- * <p>If rank 0 cannot make an id, gives up, or finds that a rank uses another backend, the ranks
- * that wait, and those that come later, fail at once with its reason.
+ * <p>If rank 0 cannot create an id, times out, or detects a rank with another backend, all ranks
+ * that wait or arrive later fail at once with the same reason.
  */
 public final class InProcessRendezvous extends AbstractRendezvous {
   private final Exchange exchange;
 
-  private InProcessRendezvous(Exchange meeting, RankInfo member) {
-    super(member);
-    this.exchange = meeting;
+  private InProcessRendezvous(Exchange exchange, RankInfo rankInfo) {
+    super(rankInfo);
+    this.exchange = exchange;
   }
 
   /**
-   * {@return the places of all ranks, rank 0 first, for each rank's thread to use and close its
-   * own}
+   * {@return one rendezvous per rank, in rank order; each rank's thread uses and closes its own}
    *
-   * @param size how many ranks; 1 or more
-   * @param timeout the longest that one exchange may take; positive
+   * @param size the number of ranks, at least 1
+   * @param timeout the timeout of one exchange; positive
    * @throws IllegalArgumentException if the size is less than 1 or the timeout not positive
    */
   public static List<InProcessRendezvous> of(int size, Duration timeout) {
@@ -44,7 +43,7 @@ public final class InProcessRendezvous extends AbstractRendezvous {
     Exchange exchange = new Exchange(size);
     return IntStream.range(0, size)
         .mapToObj(rank -> RankInfo.of(rank, size).withTimeout(first.timeout()))
-        .map(member -> new InProcessRendezvous(exchange, member))
+        .map(rankInfo -> new InProcessRendezvous(exchange, rankInfo))
         .toList();
   }
 
@@ -61,19 +60,19 @@ public final class InProcessRendezvous extends AbstractRendezvous {
   @Override
   void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
-    // Not interruptibly: also a rank that is interrupted before it begins must notify the others.
+    // Not interruptible: a rank interrupted before it begins must still notify the others.
     exchange.lock.lock();
     try {
-      Round table = exchange.round(round);
-      table.backends[0] = backend;
-      awaitAll(table.arrived, round, deadline);
-      RankBackend.Mismatch.check(RankBackend.mismatch(table.backends));
-      table.id = id;
+      Round state = exchange.round(round);
+      state.backends[0] = backend;
+      awaitAll(state.arrived, round, deadline);
+      RankBackend.Mismatch.check(RankBackend.mismatch(state.backends));
+      state.id = id;
       exchange.changed.signalAll();
-      awaitAll(table.served, round, deadline);
+      awaitAll(state.served, round, deadline);
       exchange.rounds.remove(round);
     } catch (RuntimeException | InterruptedException | ExchangeFailedException e) {
-      // A rank that comes later must not take an id that rank 0 has given up.
+      // A rank that arrives later must not take an id that rank 0 has abandoned.
       exchange.round(round).fail(e);
       exchange.changed.signalAll();
       throw e;
@@ -82,7 +81,7 @@ public final class InProcessRendezvous extends AbstractRendezvous {
     }
   }
 
-  /** Waits until every rank but 0 is in a set. */
+  /** Waits until the set contains every rank except 0. */
   private void awaitAll(BitSet ranks, int round, Deadline deadline) throws InterruptedException {
     if (!await(() -> ranks.cardinality() == size() - 1, deadline)) {
       String missing = Ranks.text(Ranks.missing(ranks, size()));
@@ -97,35 +96,35 @@ public final class InProcessRendezvous extends AbstractRendezvous {
   UniqueId follow(int round, RankBackend backend, Deadline deadline) throws InterruptedException {
     exchange.lock.lockInterruptibly();
     try {
-      Round table = exchange.round(round);
-      table.backends[rank()] = backend;
-      table.arrived.set(rank());
+      Round state = exchange.round(round);
+      state.backends[rank()] = backend;
+      state.arrived.set(rank());
       exchange.changed.signalAll();
-      if (!await(() -> table.id != null || table.failure != null, deadline)) {
+      if (!await(() -> state.id != null || state.failure != null, deadline)) {
         throw new NcclTimeoutException(
             "InProcessRendezvous.exchange",
             deadline.timeout(),
-            "rank 0 has not published the id of round " + round + others(table));
+            "rank 0 has not published the id of round " + round + missingText(state));
       }
-      if (table.failure != null) {
+      if (state.failure != null) {
         throw new RendezvousException(
-            "rank 0 failed in round " + round + ": " + table.failure.getMessage(), table.failure);
+            "rank 0 failed in round " + round + ": " + state.failure.getMessage(), state.failure);
       }
-      table.served.set(rank());
+      state.served.set(rank());
       exchange.changed.signalAll();
-      return table.id;
+      return state.id;
     } finally {
       exchange.lock.unlock();
     }
   }
 
-  /** Returns the ranks but 0 that have not come, to be read after what was waited for. */
-  private String others(Round table) {
-    BitSet missing = Ranks.missing(table.arrived, size());
+  /** Returns a message suffix with the ranks, except 0, that have not arrived; may be empty. */
+  private String missingText(Round state) {
+    BitSet missing = Ranks.missing(state.arrived, size());
     return missing.isEmpty() ? "" : "; missing " + Ranks.text(missing) + " of " + size();
   }
 
-  /** Waits, with the lock held, and returns false if the deadline came first. */
+  /** Waits for the condition with the lock held; returns false if the deadline passes first. */
   private boolean await(BooleanSupplier done, Deadline deadline) throws InterruptedException {
     while (!done.getAsBoolean()) {
       checkStillOpen();
@@ -147,7 +146,7 @@ public final class InProcessRendezvous extends AbstractRendezvous {
     return "InProcessRendezvous[rank " + rank() + " of " + size() + "]";
   }
 
-  /** What the ranks share. */
+  /** The state that all ranks share. */
   private static final class Exchange {
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
@@ -162,10 +161,10 @@ public final class InProcessRendezvous extends AbstractRendezvous {
       return rounds.computeIfAbsent(number, absent -> new Round(size));
     }
 
-    private void change(Runnable what) {
+    private void change(Runnable update) {
       lock.lock();
       try {
-        what.run();
+        update.run();
         changed.signalAll();
       } finally {
         lock.unlock();
@@ -173,7 +172,7 @@ public final class InProcessRendezvous extends AbstractRendezvous {
     }
   }
 
-  /** One round; what it holds is guarded by the meeting's lock. */
+  /** One round; guarded by the exchange's lock. */
   private static final class Round {
     private UniqueId id;
     private Throwable failure;

@@ -1,5 +1,8 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.internal.util.CloseAll;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
@@ -9,52 +12,51 @@ import java.util.OptionalInt;
 import java.util.function.Supplier;
 
 /**
- * How this process was started, by the environment that its launcher left: which rank of how many,
- * and where the ranks meet. Immutable.
+ * This process's rank, the number of ranks, and the rendezvous to use, read from the environment
+ * that the launcher set. Immutable.
  *
  * <p><b>Rank and size</b> come from the first of these that is set: {@code NCCL4J_RANK} with {@code
  * NCCL4J_WORLD_SIZE} (and {@code NCCL4J_LOCAL_RANK}, {@code NCCL4J_LOCAL_WORLD_SIZE}), which
- * overrule everything; torchrun; {@code RANK} with {@code WORLD_SIZE}; Open MPI; MPICH (Hydra);
- * PMIx; Slurm; a Kubernetes indexed job. PMIx and Kubernetes tell no size: {@code WORLD_SIZE} must.
- * With none of them there is one rank. Launchers that disagree in a way that nesting cannot explain
- * are an error.
+ * override everything; torchrun; {@code RANK} with {@code WORLD_SIZE}; Open MPI; MPICH (Hydra);
+ * PMIx; Slurm; a Kubernetes indexed job. PMIx and Kubernetes do not set the size, so {@code
+ * WORLD_SIZE} must be set too. With none of them there is one rank. Launchers that disagree in a
+ * way that nesting cannot explain are an error.
  *
- * <p><b>Where the ranks meet</b> is, the first that applies:
+ * <p><b>The rendezvous</b> is the first of these that applies:
  *
  * <ol>
- *   <li>{@code NCCL4J_RENDEZVOUS}: {@code file:/DIRECTORY}, in which {@code %20} and the like stand
- *       for the characters that they do in a URI, or {@code tcp://HOST:PORT};
- *   <li>nowhere, for one rank;
+ *   <li>{@code NCCL4J_RENDEZVOUS}: {@code file:/DIRECTORY}, with escapes such as {@code %20} as in
+ *       a URI, or {@code tcp://HOST:PORT};
+ *   <li>for a single rank, none;
  *   <li>under torchrun, where its agent owns {@code MASTER_PORT} ({@code
- *       TORCHELASTIC_USE_AGENT_STORE}, as it does but for some backends of torchrun's own
- *       rendezvous), the agent's store at {@code MASTER_ADDR}: see {@link TorchStoreRendezvous};
+ *       TORCHELASTIC_USE_AGENT_STORE}, set except with some backends of torchrun's own rendezvous),
+ *       the agent's store at {@code MASTER_ADDR}: see {@link TorchStoreRendezvous};
  *   <li>rank 0, at {@code MASTER_ADDR} and {@code MASTER_PORT};
- *   <li>under Open MPI, MPICH, PMIx or Slurm on one host, files in a directory of this user alone,
- *       under the temporary directory;
+ *   <li>under Open MPI, MPICH, PMIx or Slurm on one host, files in a private directory of this
+ *       user, under the temporary directory;
  *   <li>under Slurm across hosts, a port, derived from job and step, of the step's first node,
- *       where rank 0 is unless tasks are distributed in another order;
+ *       which has rank 0 unless tasks are distributed in another order;
  *   <li>otherwise an error, which says what to set.
  * </ol>
  *
- * <p>Where rank 0 listens on a network the ranks need a secret: {@code NCCL4J_SECRET}, 16 bytes or
- * more, the same on all ranks. Without it only this host's loopback interface is used, and a
- * warning logged. In the store of torchrun's agent it hides the id from others that reach it. What
- * tells this run from others is {@code NCCL4J_RUN_ID}, else what the launcher has: see {@link
- * #jobId}.
+ * <p>If rank 0 listens on a network, the ranks need a secret: {@code NCCL4J_SECRET}, at least 16
+ * bytes, the same on all ranks. Without it only the loopback interface of this host is used, and a
+ * warning is logged. In the store of torchrun's agent the secret hides the id from others that can
+ * reach the store. {@link #jobId} separates this run from others.
  */
 public final class LaunchEnvironment {
   private final ProcessRank processRank;
   private final String jobId;
-  private final RendezvousEndpoint source;
+  private final RendezvousEndpoint endpoint;
 
-  private LaunchEnvironment(ProcessRank placement, String run, RendezvousEndpoint source) {
-    this.processRank = placement;
-    this.jobId = run;
-    this.source = source;
+  private LaunchEnvironment(ProcessRank processRank, String jobId, RendezvousEndpoint endpoint) {
+    this.processRank = processRank;
+    this.jobId = jobId;
+    this.endpoint = endpoint;
   }
 
   /**
-   * {@return how this process was started}
+   * {@return the launch environment of this process}
    *
    * @throws IllegalArgumentException as {@link #from} does
    */
@@ -63,29 +65,29 @@ public final class LaunchEnvironment {
   }
 
   /**
-   * {@return how a process with such an environment was started}
+   * {@return the launch environment given by a process's environment variables}
    *
    * @param environment the variables by name
-   * @throws IllegalArgumentException if a variable is not what it must be, is missing beside
-   *     another, or contradicts another; the message names variables and values
+   * @throws IllegalArgumentException if a variable is invalid, a required one is missing, or two
+   *     contradict each other; the message names variables and values
    */
   public static LaunchEnvironment from(Map<String, String> environment) {
     return from(environment, HydraProxy::ofThisProcess);
   }
 
   /**
-   * Does what {@link #from(Map)} promises.
+   * Like {@link #from(Map)}, for tests.
    *
-   * @param hydra tells what names the run of MPICH's launcher, which leaves no such variable
+   * @param hydra identifies a run of MPICH's launcher, which sets no variable that does
    */
   static LaunchEnvironment from(Map<String, String> environment, Supplier<Optional<String>> hydra) {
     LaunchVariables variables = new LaunchVariables(copyOf(environment));
     ProcessRank processRank = ProcessRank.in(variables);
-    String run =
+    String jobId =
         variables.text("NCCL4J_RUN_ID").orElseGet(() -> jobId(processRank, variables, hydra));
     Path temporary = Path.of(System.getProperty("java.io.tmpdir"));
     return new LaunchEnvironment(
-        processRank, run, RendezvousEndpoint.of(processRank, run, variables, temporary));
+        processRank, jobId, RendezvousEndpoint.of(processRank, jobId, variables, temporary));
   }
 
   private static Map<String, String> copyOf(Map<String, String> environment) {
@@ -99,10 +101,10 @@ public final class LaunchEnvironment {
   }
 
   private static String jobId(
-      ProcessRank placement, LaunchVariables variables, Supplier<Optional<String>> hydra) {
-    return switch (placement.launcher()) {
+      ProcessRank processRank, LaunchVariables variables, Supplier<Optional<String>> hydra) {
+    return switch (processRank.launcher()) {
       case TORCHRUN ->
-          // Many runs are called 'none', but only one at a time has the agent's port.
+          // Many run ids are 'none', but only one run at a time uses the agent's port.
           "torchrun "
               + variables.text("TORCHELASTIC_RUN_ID").orElse("")
               + " "
@@ -115,14 +117,14 @@ public final class LaunchEnvironment {
               .map(job -> "pmix " + job)
               .orElse("");
       case MPICH ->
-          // Each host has a proxy of its own, so across hosts it does not name the run.
-          placement.onOneHost() ? hydra.get().map(proxy -> "hydra " + proxy).orElse("") : "";
+          // Each host has its own proxy, so across hosts it does not identify the run.
+          processRank.onOneHost() ? hydra.get().map(proxy -> "hydra " + proxy).orElse("") : "";
       case SLURM -> Slurm.jobId(variables);
       case NCCL4J, PLAIN, KUBERNETES, NONE -> "";
     };
   }
 
-  /** {@return what started the process} */
+  /** {@return the launcher that started the process} */
   public Launcher launcher() {
     return processRank.launcher();
   }
@@ -132,54 +134,85 @@ public final class LaunchEnvironment {
     return processRank.rank();
   }
 
-  /** {@return the number of ranks; 1 or more} */
+  /** {@return the number of ranks, at least 1} */
   public int size() {
     return processRank.size();
   }
 
   /**
-   * {@return this process's number among those on its host, from 0 on, if the launcher tells it}
-   * {@link Rendezvous#newCommunicator} takes the device from it.
+   * {@return the rank of this process within its host, from 0, if the launcher sets it} {@link
+   * Rendezvous#newCommunicator} derives the device from it.
    */
   public OptionalInt localRank() {
     return processRank.localRank();
   }
 
-  /** {@return how many ranks are on this process's host, if the launcher tells it} */
+  /** {@return the number of ranks on this process's host, if the launcher sets it} */
   public OptionalInt localSize() {
     return processRank.localSize();
   }
 
   /**
-   * {@return what tells this run from others: {@code NCCL4J_RUN_ID}, else such as torchrun's run id
-   * and port, PMIx's namespace, or Slurm's job and step; an empty text if there is nothing}
+   * {@return the identifier that separates this run from others: {@code NCCL4J_RUN_ID}, else what
+   * the launcher provides, such as torchrun's run id and port, PMIx's namespace, or Slurm's job and
+   * step; empty if there is none}
    */
   public String jobId() {
     return jobId;
   }
 
-  /** {@return where the ranks meet, for people to read} */
+  /** {@return a description of where the ranks exchange the id} */
   public String idSource() {
-    return source.toString();
+    return endpoint.toString();
   }
 
   /**
-   * {@return this rank's place where the ranks meet, for the caller to close}
+   * Runs the ranks of this process and returns when they have ended: the one rank that a launcher
+   * has set, in the calling thread, or without a launcher a rank for each device, as {@link
+   * Backend#runRanks} does.
    *
-   * @param timeout the longest that one exchange may take; positive
-   * @throws IllegalArgumentException if the environment does not tell where the ranks meet, or a
-   *     secret is needed that is not set or too short
-   * @throws RendezvousException if the place cannot be used: a directory that cannot be made, a
-   *     port that is taken
+   * @param backend makes the communicators
+   * @param body runs one rank; its communicator is closed afterwards, or aborted if it fails
+   * @param <X> the checked exception that {@code body} throws
+   * @throws X the first failure of a rank
+   * @throws IllegalArgumentException as {@link #rendezvous} does
+   * @throws RendezvousException as {@link #rendezvous} and {@link Rendezvous#newCommunicator} do
+   */
+  public <X extends Exception> void runRanks(Backend backend, Backend.RankBody<X> body) throws X {
+    Objects.requireNonNull(backend, "backend");
+    Objects.requireNonNull(body, "body");
+    if (launcher() == Launcher.NONE) {
+      backend.runRanks(backend.devices().size(), body);
+      return;
+    }
+    try (Rendezvous rendezvous = rendezvous(RankInfo.DEFAULT_TIMEOUT);
+        Communicator communicator = rendezvous.newCommunicator(backend)) {
+      try {
+        body.run(communicator);
+      } catch (Throwable failure) {
+        // Its close would wait for the peers.
+        CloseAll.after(failure, communicator::abort);
+        throw failure;
+      }
+    }
+  }
+
+  /**
+   * {@return this rank's rendezvous, for the caller to close}
+   *
+   * @param timeout the timeout of one exchange; positive
+   * @throws IllegalArgumentException if the environment does not determine a rendezvous, or a
+   *     required secret is not set or too short
+   * @throws RendezvousException if the directory cannot be created, or the port is in use
    */
   public Rendezvous rendezvous(Duration timeout) {
     Objects.requireNonNull(timeout, "timeout");
-    return source.open(new RankInfo(rank(), size(), jobId, timeout, localRank()));
+    return endpoint.open(new RankInfo(rank(), size(), jobId, timeout, localRank()));
   }
 
   @Override
   public String toString() {
-    return "Launch[rank "
+    return "LaunchEnvironment[rank "
         + rank()
         + " of "
         + size()
@@ -188,7 +221,7 @@ public final class LaunchEnvironment {
         + ", started by "
         + launcher()
         + ", id from "
-        + source
+        + endpoint
         + "]";
   }
 }

@@ -4,7 +4,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 
-/** An environment, read with the checks that its numbers need. Messages name variable and value. */
+/** Environment variables, with checked numbers. Messages name variable and value. */
 record LaunchVariables(Map<String, String> environment) {
   private static final int HIGHEST_PORT = 65535;
 
@@ -16,7 +16,7 @@ record LaunchVariables(Map<String, String> environment) {
     return Optional.ofNullable(environment.get(name)).filter(value -> !value.isBlank());
   }
 
-  /** Returns the first of the names that is set, or the first. */
+  /** Returns the first of the names that is set, or the first name if none is. */
   String firstSet(String... names) {
     for (String name : names) {
       if (has(name)) {
@@ -26,7 +26,7 @@ record LaunchVariables(Map<String, String> environment) {
     return names[0];
   }
 
-  /** Returns a number from the lowest on, or nothing if the variable is not set. */
+  /** Returns a number of at least {@code lowest}, or empty if the variable is not set. */
   OptionalInt number(String name, int lowest) {
     return has(name) ? OptionalInt.of(required(name, lowest)) : OptionalInt.empty();
   }

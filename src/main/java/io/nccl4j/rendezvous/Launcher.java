@@ -1,6 +1,6 @@
 package io.nccl4j.rendezvous;
 
-/** What started a process, as far as its environment tells. */
+/** The launcher that started a process, detected from its environment. */
 public enum Launcher {
   /** A script that set {@code NCCL4J_RANK} and {@code NCCL4J_WORLD_SIZE}. */
   NCCL4J("NCCL4J_ variables"),
@@ -10,9 +10,9 @@ public enum Launcher {
   PLAIN("plain variables"),
   /** Open MPI's {@code mpirun}: {@code OMPI_COMM_WORLD_RANK}. */
   OPEN_MPI("Open MPI"),
-  /** Hydra, of MPICH and its kin: {@code PMI_RANK}. */
+  /** Hydra, the launcher of MPICH and its derivatives: {@code PMI_RANK}. */
   MPICH("MPICH"),
-  /** Another launcher that speaks PMIx: {@code PMIX_RANK}. */
+  /** Another launcher that supports PMIx: {@code PMIX_RANK}. */
   PMIX("PMIx"),
   /** Slurm's {@code srun}: {@code SLURM_PROCID}. */
   SLURM("Slurm"),
@@ -27,7 +27,7 @@ public enum Launcher {
     this.text = text;
   }
 
-  /** Returns the name that people use. */
+  /** Returns the common name of the launcher. */
   @Override
   public String toString() {
     return text;

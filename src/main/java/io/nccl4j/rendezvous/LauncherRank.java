@@ -5,10 +5,10 @@ import java.util.Optional;
 import java.util.OptionalInt;
 
 /**
- * What the variables of one launcher say.
+ * Rank and size according to the variables of one launcher.
  *
- * @param rankVariable where the rank comes from, for messages
- * @param sizeVariable where the size comes from, for messages; empty if this launcher tells none
+ * @param rankVariable the variable with the rank, for messages
+ * @param sizeVariable the variable with the size, for messages; empty if the launcher sets none
  */
 record LauncherRank(
     Launcher launcher,
@@ -22,11 +22,12 @@ record LauncherRank(
   static final String PLAIN_SIZE = "WORLD_SIZE";
 
   private static final String REMEDY =
-      "; unset the variables of what did not start this process, or set NCCL4J_RANK and "
+      "; unset the variables of the launcher that did not start this process, or set NCCL4J_RANK"
+          + " and "
           + OWN_SIZE
-          + ", which overrule all others";
+          + ", which override all others";
 
-  /** Checks the numbers against each other. */
+  /** Checks that the rank is less than the size. */
   LauncherRank {
     if (size.isPresent() && rank >= size.getAsInt()) {
       throw new IllegalArgumentException(
@@ -35,7 +36,7 @@ record LauncherRank(
     }
   }
 
-  /** Returns what a launcher says that sets rank and size; nothing if it has set neither. */
+  /** Reads the variables of a launcher that sets rank and size; empty if neither is set. */
   static Optional<LauncherRank> of(
       LaunchVariables variables,
       Launcher launcher,
@@ -60,7 +61,7 @@ record LauncherRank(
     checkLocal(localRankVariable, localRank, sizeVariable, size);
     if (localSize.isPresent() && localSize.getAsInt() > size.getAsInt()) {
       throw new IllegalArgumentException(
-          "%s is %d and %s is %d; a host cannot have more ranks than there are"
+          "%s is %d and %s is %d; the local size must not exceed the size"
               .formatted(localSizeVariable, localSize.getAsInt(), sizeVariable, size.getAsInt()));
     }
     return Optional.of(
@@ -72,12 +73,12 @@ record LauncherRank(
       String rankVariable, OptionalInt rank, String sizeVariable, OptionalInt size) {
     if (rank.isPresent() && size.isPresent() && rank.getAsInt() >= size.getAsInt()) {
       throw new IllegalArgumentException(
-          "%s is %d and %s is %d; the local rank must be less"
+          "%s is %d and %s is %d; the local rank must be less than the size"
               .formatted(rankVariable, rank.getAsInt(), sizeVariable, size.getAsInt()));
     }
   }
 
-  /** Returns what a launcher says that sets a rank alone. */
+  /** Reads the variable of a launcher that sets only the rank. */
   static Optional<LauncherRank> withoutSize(
       LaunchVariables variables, Launcher launcher, String rankVariable) {
     OptionalInt rank = variables.number(rankVariable, 0);
@@ -92,7 +93,10 @@ record LauncherRank(
     return new ProcessRank(launcher, rank, size.getAsInt(), localRank, localSize);
   }
 
-  /** Takes a size that was set alone, for launchers that tell none; it must agree with others. */
+  /**
+   * Adds the size from a separate variable if the launcher sets none; sizes that are set must
+   * agree.
+   */
   LauncherRank withSizeFrom(LaunchVariables variables) {
     LauncherRank result = this;
     for (String name : List.of(OWN_SIZE, PLAIN_SIZE)) {
@@ -108,13 +112,13 @@ record LauncherRank(
     }
     if (result.size.isEmpty()) {
       throw new IllegalArgumentException(
-          "%s is %d, but %s does not tell how many ranks there are; set %s"
+          "%s is %d, but %s does not set the number of ranks; set %s"
               .formatted(rankVariable, rank, launcher, PLAIN_SIZE));
     }
     return result;
   }
 
-  /** Returns whether both say the same, as far as both say something. */
+  /** Returns whether the ranks are equal, and the sizes too if both are set. */
   boolean agreesWith(LauncherRank other) {
     boolean sameSize = size.isEmpty() || other.size.isEmpty() || size.equals(other.size);
     return rank == other.rank && sameSize;
@@ -127,8 +131,8 @@ record LauncherRank(
   }
 
   /**
-   * Checks that this can be one of the ranks into which a task of an outer launcher was split: each
-   * task into equally many, in the order of the tasks.
+   * Checks that this can be a rank started within a task of an outer launcher, where each task
+   * starts equally many ranks, numbered in task order.
    */
   void checkNestedIn(LauncherRank outer) {
     boolean possible = agreesWith(outer);
@@ -139,7 +143,7 @@ record LauncherRank(
               && perTask * outer.size.getAsInt() == size.getAsInt()
               && rank / perTask == outer.rank;
     } else if (!possible) {
-      // Without the number of tasks this is all that can be said.
+      // Without the number of tasks only this can be checked.
       possible = outer.launcher == Launcher.KUBERNETES && rank >= outer.rank;
     }
     if (!possible) {
@@ -149,10 +153,10 @@ record LauncherRank(
 
   private IllegalArgumentException contradiction(LauncherRank other) {
     return new IllegalArgumentException(
-        said() + ", but " + other.said() + ": two launchers disagree" + REMEDY);
+        describe() + ", but " + other.describe() + ": two launchers disagree" + REMEDY);
   }
 
-  private String said() {
+  private String describe() {
     String text = rankVariable + " is " + rank;
     return size.isEmpty() ? text : text + " and " + sizeVariable + " is " + size.getAsInt();
   }

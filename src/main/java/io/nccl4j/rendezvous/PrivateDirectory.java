@@ -10,7 +10,7 @@ import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Set;
 
-/** A directory of this host that this user alone can enter. */
+/** A directory on this host that only this user can access. */
 final class PrivateDirectory {
   private static final Set<PosixFilePermission> OWNER_ONLY =
       PosixFilePermissions.fromString("rwx------");
@@ -18,9 +18,10 @@ final class PrivateDirectory {
   private PrivateDirectory() {}
 
   /**
-   * Returns the user's directory under the temporary directory, and makes it if it is absent.
+   * Returns the user's directory under the temporary directory, creating it if absent.
    *
-   * @throws RendezvousException if somebody else has put something else there
+   * @throws RendezvousException if it cannot be created, or the path exists and is not a directory
+   *     that only this user can access
    */
   static Path under(Path temporary) {
     try {
@@ -34,7 +35,7 @@ final class PrivateDirectory {
       return directory;
     } catch (IOException e) {
       throw new RendezvousException(
-          "no private directory can be made under " + temporary + ": " + e, e);
+          "no private directory can be created under " + temporary + ": " + e, e);
     }
   }
 
@@ -48,7 +49,7 @@ final class PrivateDirectory {
           directory
               + " is not a directory that user "
               + uid
-              + " owns and alone can enter; remove it, or set "
+              + " owns and only that user can access; remove it, or set "
               + RendezvousEndpoint.VARIABLE,
           cause);
     }

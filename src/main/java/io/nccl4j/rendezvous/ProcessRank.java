@@ -5,10 +5,10 @@ import java.util.Optional;
 import java.util.OptionalInt;
 
 /**
- * Which rank of how many a process is, by its environment.
+ * The rank of this process and the number of ranks, according to its environment.
  *
  * <p>Launchers nest: torchrun runs inside a Slurm task, mpirun inside a batch script or a pod. The
- * innermost wins; where nesting cannot explain the numbers, they are a contradiction.
+ * innermost takes precedence; numbers that nesting cannot explain are an error.
  */
 record ProcessRank(
     Launcher launcher, int rank, int size, OptionalInt localRank, OptionalInt localSize) {
@@ -35,7 +35,7 @@ record ProcessRank(
     }
     return outer
         .or(() -> kubernetes)
-        .map(sighting -> sighting.withSizeFrom(variables).processRank())
+        .map(found -> found.withSizeFrom(variables).processRank())
         .orElseGet(() -> single(variables));
   }
 
@@ -69,7 +69,7 @@ record ProcessRank(
     Optional<LauncherRank> mpi = openMpi.or(() -> mpich);
     Optional<LauncherRank> sized = mpi.or(() -> slurm);
     pmix.ifPresent(found -> sized.ifPresent(found::checkAgreesWith));
-    // srun sets PMI's variables too when it starts an MPI program itself.
+    // srun also sets PMI's variables when it starts an MPI program itself.
     if (openMpi.isEmpty()
         && mpich.isPresent()
         && slurm.filter(mpich.get()::agreesWith).isPresent()) {

@@ -7,20 +7,18 @@ import java.util.Objects;
 import java.util.OptionalInt;
 
 /**
- * Who takes part in a rendezvous: one rank of a run. Immutable: each {@code with} method returns a
- * changed copy.
+ * One participant of a rendezvous: its rank, the number of ranks, and the run they belong to.
+ * Immutable: each {@code with} method returns a changed copy.
  *
  * @param rank this rank, from 0 to {@code size - 1}
- * @param size how many ranks meet; 1 or more
- * @param run what tells this run from all others that may meet in the same place, such as a job id;
- *     the same on every rank. Empty if there is nothing: then the place must be this run's own for
- *     as long as it exchanges ids
- * @param timeout the longest that one exchange may take; positive
- * @param localRank this rank's number among those of its host, from 0 on, if it is known: see
- *     {@link Rendezvous#localRank}
+ * @param size the number of ranks, at least 1
+ * @param jobId identifies this run among all that use the same directory, port or store; the same
+ *     on every rank. If empty, no other run may use them while this one exchanges ids
+ * @param timeout the timeout of one exchange; positive
+ * @param localRank the rank within its host, from 0, if known: see {@link Rendezvous#localRank}
  */
 public record RankInfo(int rank, int size, String jobId, Duration timeout, OptionalInt localRank) {
-  /** The timeout that {@link #of} gives: two minutes, for hosts that start one after the other. */
+  /** The timeout set by {@link #of}: two minutes, for hosts that start one after the other. */
   public static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(2);
 
   /**
@@ -29,7 +27,7 @@ public record RankInfo(int rank, int size, String jobId, Duration timeout, Optio
    * @throws IllegalArgumentException if a value is out of its range
    */
   public RankInfo {
-    Objects.requireNonNull(jobId, "run");
+    Objects.requireNonNull(jobId, "jobId");
     Objects.requireNonNull(localRank, "localRank");
     Arguments.atLeast(size, "size", 1);
     Arguments.inRange(rank, "rank", 0, size - 1);
@@ -38,10 +36,10 @@ public record RankInfo(int rank, int size, String jobId, Duration timeout, Optio
   }
 
   /**
-   * {@return a rank of a run that needs no name, with {@link #DEFAULT_TIMEOUT}}
+   * {@return a rank without a job id, with {@link #DEFAULT_TIMEOUT}}
    *
    * @param rank this rank, from 0 to {@code size - 1}
-   * @param size how many ranks meet; 1 or more
+   * @param size the number of ranks, at least 1
    * @throws IllegalArgumentException if a value is out of its range
    */
   public static RankInfo of(int rank, int size) {
@@ -49,9 +47,9 @@ public record RankInfo(int rank, int size, String jobId, Duration timeout, Optio
   }
 
   /**
-   * {@return a copy of a named run}
+   * {@return a copy with another job id}
    *
-   * @param value what tells the run from others, the same on every rank; empty if there is nothing
+   * @param value identifies the run among others, the same on every rank; may be empty
    */
   public RankInfo withJobId(String value) {
     return new RankInfo(rank, size, value, timeout, localRank);
@@ -60,7 +58,7 @@ public record RankInfo(int rank, int size, String jobId, Duration timeout, Optio
   /**
    * {@return a copy with another timeout}
    *
-   * @param value the longest that one exchange may take; positive
+   * @param value the timeout of one exchange; positive
    * @throws IllegalArgumentException if the value is not positive
    */
   public RankInfo withTimeout(Duration value) {
@@ -68,16 +66,16 @@ public record RankInfo(int rank, int size, String jobId, Duration timeout, Optio
   }
 
   /**
-   * {@return a copy whose number on its host is known}
+   * {@return a copy with a local rank}
    *
-   * @param value this rank's number among those of its host, from 0 on
+   * @param value the rank within its host, from 0
    * @throws IllegalArgumentException if the value is out of its range
    */
   public RankInfo withLocalRank(int value) {
     return new RankInfo(rank, size, jobId, timeout, OptionalInt.of(value));
   }
 
-  /** Returns what protocols know of it. */
+  /** Returns the part that the protocols use. */
   JobRank jobRank() {
     return new JobRank(rank, size, jobId);
   }

@@ -9,8 +9,8 @@ import java.util.OptionalInt;
 import java.util.function.Supplier;
 
 /**
- * One rank's place where the ranks of a run come to share unique ids: rank 0 makes an id, every
- * rank gets it.
+ * Exchanges unique ids among the ranks of a run: rank 0 creates an id, and every rank gets it. Each
+ * rank has its own instance.
  *
  * {@snippet :
  * try (Backend backend = Backend.auto();
@@ -21,58 +21,60 @@ import java.util.function.Supplier;
  * }
  * }
  *
- * <p>Each call of {@code exchange} is one round. Every rank makes the same number of calls, and the
- * n-th call of each rank gives the same id, another one each round; so several communicators are
- * made one after the other. After a round that failed the ranks may stand in different rounds: the
- * rendezvous then refuses further calls and listens no longer, and all ranks make a new one.
+ * <p>Each call of {@code exchange} is one round. All ranks make the same number of calls; the n-th
+ * call returns the same id on every rank, and each round returns a different id. Several
+ * communicators are created by several rounds, one after the other. After a failed round the ranks
+ * may be in different rounds: the rendezvous stops listening and rejects further calls, and all
+ * ranks must create a new one.
  *
- * <p>A rank's calls come one at a time, from any thread. {@link AllGatherRendezvous} makes one of
- * what a framework already has, such as a barrier that gathers a text from each task; programs may
- * also implement this interface themselves.
+ * <p>Any thread may call, one at a time. {@link AllGatherRendezvous} adapts a framework's
+ * all-gather, such as that of Spark's barrier tasks; programs may also implement this interface
+ * themselves.
  */
 public interface Rendezvous extends AutoCloseable {
   /** {@return this rank, from 0 to {@code size() - 1}} */
   int rank();
 
-  /** {@return how many ranks meet} */
+  /** {@return the number of ranks} */
   int size();
 
   /**
-   * {@return this rank's number among those of its host, from 0 on, if it is known} {@link
-   * #newCommunicator} takes the device from it. Empty unless an implementation knows better.
+   * {@return the rank within its host, from 0, if known} {@link #newCommunicator} derives the
+   * device from it. The default implementation returns empty.
    */
   default OptionalInt localRank() {
     return OptionalInt.empty();
   }
 
   /**
-   * Shares one id. No rank gets it before all have come. On rank 0 this method returns when all
-   * other ranks are known to have the id, on the others when they have it. If it throws, the id of
-   * {@code maker} is left to the caller, who may close it ({@link Backend#closeUniqueId}).
+   * Exchanges one id. No rank gets it before all have arrived. On rank 0 this method returns when
+   * all other ranks have confirmed the id, on the others when they have received it. If it throws,
+   * the caller keeps ownership of the id created by {@code maker} and may close it ({@link
+   * Backend#closeUniqueId}).
    *
-   * @param maker makes the id, such as {@code backend::newUniqueId}. It is called on rank 0 only,
-   *     once, in the calling thread; what it throws comes out unchanged
-   * @return the id that all ranks get
-   * @throws io.nccl4j.NcclTimeoutException if not all came in time; on rank 0 it names the ranks
-   *     that are missing
-   * @throws RendezvousException if a file, a connection or a peer failed or refused, if the thread
-   *     was interrupted (its interrupt status is then set), or if {@link #close} was called
-   *     meanwhile
+   * @param maker creates the id, such as {@code backend::newUniqueId}. It is called on rank 0 only,
+   *     once, in the calling thread; exceptions it throws are propagated unchanged
+   * @return the id, the same on all ranks
+   * @throws io.nccl4j.NcclTimeoutException if not all ranks arrived in time; on rank 0 it names the
+   *     missing ranks
+   * @throws RendezvousException if a file or connection failed, if a peer failed or rejected this
+   *     rank, if the thread was interrupted (its interrupt status is then set), or if {@link
+   *     #close} was called meanwhile
    * @throws IllegalStateException if the rendezvous is closed, has failed before, or is in use by
    *     another thread
    */
   UniqueId exchange(Supplier<UniqueId> maker);
 
   /**
-   * Shares one id as {@link #exchange(Supplier)} does, for communicators of a backend. Every
-   * rendezvous of this package compares the backends of all ranks first: if they are not the same,
-   * every rank that has come gets an exception that names the first rank which differs from rank 0,
-   * and both backends. An implementation that does not override this method leaves that to {@link
-   * Backend#newCommunicator}, which refuses an id of the other backend on the rank that differs. If
-   * an exchange of this package fails, rank 0 closes the id ({@link Backend#closeUniqueId}).
+   * Exchanges one id like {@link #exchange(Supplier)}, for communicators of a backend. Every
+   * rendezvous of this package first compares the backends of all ranks: if they differ, every rank
+   * that has arrived throws an exception that names the first rank which differs from rank 0, and
+   * both backends. With an implementation that does not override this method, {@link
+   * Backend#newCommunicator} rejects the id on the rank that differs. If an exchange of this
+   * package fails, rank 0 closes the id ({@link Backend#closeUniqueId}).
    *
-   * @param backend makes the id, on rank 0; the backend that this rank uses it with
-   * @return the id that all ranks get
+   * @param backend the backend that this rank uses the id with; on rank 0 it also creates the id
+   * @return the id, the same on all ranks
    * @throws io.nccl4j.NcclTimeoutException as {@link #exchange(Supplier)} does
    * @throws RendezvousException as {@link #exchange(Supplier)} does, and if ranks use different
    *     backends
@@ -83,19 +85,18 @@ public interface Rendezvous extends AutoCloseable {
   }
 
   /**
-   * Exchanges an id and makes this rank's end of a communicator with it. The device is the one that
-   * {@code config} names, else {@code localRank % deviceCount} where the local rank is known: the
-   * rank alone does not tell which GPU of its host is still free. A process that sees one GPU,
-   * chosen for it by its launcher, so gets that one.
+   * Exchanges an id and creates this rank's communicator with it. The device is the one set in
+   * {@code config}, else {@code localRank % deviceCount} if the local rank is known. A process that
+   * sees only the GPU its launcher assigned to it therefore gets that one.
    *
-   * @param backend makes the id, on rank 0, and the communicator
-   * @param config as for {@link Backend#newCommunicator}, but for the device, as above
+   * @param backend creates the communicator and, on rank 0, the id
+   * @param config as for {@link Backend#newCommunicator}, except for the device, as above
    * @return the communicator, for the caller to close
-   * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time
+   * @throws io.nccl4j.NcclTimeoutException if not all ranks arrived in time
    * @throws io.nccl4j.NcclException if the library failed
    * @throws RendezvousException as {@link #exchange(Backend)} does
-   * @throws IllegalArgumentException if the other backend made the id, and the rendezvous has not
-   *     compared the ranks' backends
+   * @throws IllegalArgumentException if the other backend created the id, and the rendezvous does
+   *     not compare the ranks' backends
    * @throws IllegalStateException as {@link #exchange(Supplier)} does
    */
   default Communicator newCommunicator(Backend backend, CommunicatorConfig config) {
@@ -121,8 +122,8 @@ public interface Rendezvous extends AutoCloseable {
   }
 
   /**
-   * Gives back what the rendezvous holds; an exchange under way in another thread ends. Ids that
-   * were exchanged stay valid. Idempotent.
+   * Releases all resources and ends an exchange in progress in another thread, which throws. Ids
+   * already exchanged stay valid. Idempotent.
    */
   @Override
   void close();

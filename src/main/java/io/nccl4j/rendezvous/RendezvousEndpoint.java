@@ -5,28 +5,28 @@ import java.net.URISyntaxException;
 import java.nio.file.Path;
 import java.util.Optional;
 
-/** Where the ranks of a launch meet; chosen from the environment, opened later. */
+/** Where the ranks of a launch exchange the id; chosen from the environment, opened later. */
 sealed interface RendezvousEndpoint {
-  /** The variable that overrules what the launcher implies. */
+  /** The variable that overrides what the launcher implies. */
   String VARIABLE = "NCCL4J_RENDEZVOUS";
 
   String CHOICES =
       "set "
           + VARIABLE
-          + "=tcp://HOST:PORT with rank 0's host and a free port of it (and "
+          + "=tcp://HOST:PORT with rank 0's host and a free port there (and "
           + Secret.VARIABLE
           + "), or "
           + VARIABLE
-          + "=file:/DIRECTORY with a directory that all ranks see";
+          + "=file:/DIRECTORY with a directory that all ranks can access";
 
-  /** Returns this rank's place there. */
-  Rendezvous open(RankInfo member);
+  /** Creates this rank's rendezvous. */
+  Rendezvous open(RankInfo rankInfo);
 
-  /** Nowhere: there is one rank. */
+  /** None: there is one rank. */
   record Alone() implements RendezvousEndpoint {
     @Override
-    public Rendezvous open(RankInfo member) {
-      return InProcessRendezvous.of(1, member.timeout()).getFirst();
+    public Rendezvous open(RankInfo rankInfo) {
+      return InProcessRendezvous.of(1, rankInfo.timeout()).getFirst();
     }
 
     @Override
@@ -35,11 +35,11 @@ sealed interface RendezvousEndpoint {
     }
   }
 
-  /** A directory that was named. */
+  /** A directory set in {@link #VARIABLE}. */
   record Directory(Path path) implements RendezvousEndpoint {
     @Override
-    public Rendezvous open(RankInfo member) {
-      return FileRendezvous.in(path, member);
+    public Rendezvous open(RankInfo rankInfo) {
+      return FileRendezvous.in(path, rankInfo);
     }
 
     @Override
@@ -48,11 +48,11 @@ sealed interface RendezvousEndpoint {
     }
   }
 
-  /** The user's own directory of the one host that all ranks are on. */
+  /** The user's private directory, when all ranks are on one host. */
   record OneHost(Path temporary) implements RendezvousEndpoint {
     @Override
-    public Rendezvous open(RankInfo member) {
-      return FileRendezvous.in(PrivateDirectory.under(temporary), member);
+    public Rendezvous open(RankInfo rankInfo) {
+      return FileRendezvous.in(PrivateDirectory.under(temporary), rankInfo);
     }
 
     @Override
@@ -61,25 +61,25 @@ sealed interface RendezvousEndpoint {
     }
   }
 
-  /** A port of rank 0's host. */
+  /** A port on rank 0's host. */
   record Port(String host, int port, LaunchVariables variables) implements RendezvousEndpoint {
     @Override
-    public Rendezvous open(RankInfo member) {
+    public Rendezvous open(RankInfo rankInfo) {
       Optional<Secret> secret = Secret.from(variables.environment());
       if (secret.isPresent()) {
-        return TcpRendezvous.at(host, port, secret.get(), member);
+        return TcpRendezvous.at(host, port, secret.get(), rankInfo);
       }
       if (!TcpRendezvous.isLoopback(host)) {
         throw new IllegalArgumentException(
             Secret.VARIABLE
-                + " is not set, and the ranks meet at "
+                + " is not set, but the rendezvous at "
                 + host
                 + ":"
                 + port
-                + "; over a network they need a secret. Set the same random text on all ranks,"
+                + " is on a network and needs a secret. Set the same random text on all ranks,"
                 + " such as the output of 'openssl rand -hex 32'");
       }
-      return TcpRendezvous.onLoopback(port, member);
+      return TcpRendezvous.onLoopback(port, rankInfo);
     }
 
     @Override
@@ -92,9 +92,9 @@ sealed interface RendezvousEndpoint {
   record AgentStore(String host, int port, LaunchVariables variables)
       implements RendezvousEndpoint {
     @Override
-    public Rendezvous open(RankInfo member) {
+    public Rendezvous open(RankInfo rankInfo) {
       Optional<Secret> secret = Secret.from(variables.environment());
-      return TorchStoreRendezvous.at(host, port, secret, member);
+      return TorchStoreRendezvous.at(host, port, secret, rankInfo);
     }
 
     @Override
@@ -103,10 +103,10 @@ sealed interface RendezvousEndpoint {
     }
   }
 
-  /** Nothing that the environment tells. */
+  /** The environment does not determine an endpoint. */
   record Unknown(String reason, String remedy) implements RendezvousEndpoint {
     @Override
-    public Rendezvous open(RankInfo member) {
+    public Rendezvous open(RankInfo rankInfo) {
       throw new IllegalArgumentException(reason + "; " + remedy);
     }
 
@@ -116,27 +116,27 @@ sealed interface RendezvousEndpoint {
     }
   }
 
-  /** Returns what was named, else what the launcher implies. */
+  /** Returns the endpoint set in {@link #VARIABLE}, else the one that the launcher implies. */
   static RendezvousEndpoint of(
-      ProcessRank placement, String run, LaunchVariables variables, Path temporary) {
+      ProcessRank processRank, String jobId, LaunchVariables variables, Path temporary) {
     if (variables.has(VARIABLE)) {
       return parse(variables.text(VARIABLE).orElse(""), variables);
     }
-    if (placement.size() == 1) {
+    if (processRank.size() == 1) {
       return new Alone();
     }
-    Optional<RendezvousEndpoint> master = master(placement, variables);
+    Optional<RendezvousEndpoint> master = master(processRank, variables);
     if (master.isPresent()) {
       return master.get();
     }
-    boolean keptByRun = placement.onOneHost() && !run.isEmpty();
-    return keptByRun ? new OneHost(temporary) : acrossHosts(placement, run, variables);
+    boolean separatedByJobId = processRank.onOneHost() && !jobId.isEmpty();
+    return separatedByJobId ? new OneHost(temporary) : acrossHosts(processRank, jobId, variables);
   }
 
   private static Optional<RendezvousEndpoint> master(
-      ProcessRank placement, LaunchVariables variables) {
+      ProcessRank processRank, LaunchVariables variables) {
     boolean agentHasPort =
-        placement.launcher() == Launcher.TORCHRUN
+        processRank.launcher() == Launcher.TORCHRUN
             && variables.text("TORCHELASTIC_USE_AGENT_STORE").orElse("").equalsIgnoreCase("true");
     Optional<String> address = variables.text("MASTER_ADDR");
     Optional<String> port = variables.text("MASTER_PORT");
@@ -161,23 +161,23 @@ sealed interface RendezvousEndpoint {
   }
 
   private static RendezvousEndpoint acrossHosts(
-      ProcessRank placement, String run, LaunchVariables variables) {
-    if (placement.launcher() == Launcher.SLURM && !run.isEmpty()) {
+      ProcessRank processRank, String jobId, LaunchVariables variables) {
+    if (processRank.launcher() == Launcher.SLURM && !jobId.isEmpty()) {
       Optional<String> first = Slurm.firstNode(variables);
       if (first.isPresent()) {
-        return new Port(first.get(), Slurm.port(run), variables);
+        return new Port(first.get(), Slurm.port(jobId), variables);
       }
     }
     return new Unknown(
         "nothing from "
-            + placement.launcher()
+            + processRank.launcher()
             + " says where the "
-            + placement.size()
-            + " ranks can meet",
-        CHOICES + ", or MASTER_ADDR and MASTER_PORT with rank 0's host and a free port of it");
+            + processRank.size()
+            + " ranks exchange the id",
+        CHOICES + ", or MASTER_ADDR and MASTER_PORT with rank 0's host and a free port there");
   }
 
-  /** Takes a path as a URI has it, or as it is where it has none of a URI's escapes. */
+  /** Decodes the path of a URI; a path without URI escapes is returned as is. */
   private static String decoded(String path) {
     if (path.indexOf('%') < 0) {
       return path;
@@ -189,10 +189,10 @@ sealed interface RendezvousEndpoint {
       }
     } catch (URISyntaxException e) {
       throw new IllegalArgumentException(
-          VARIABLE + " is 'file:" + path + "', which is no URI; a % itself is %25 in one", e);
+          VARIABLE + " is 'file:" + path + "', which is not a URI; write a literal % as %25", e);
     }
     throw new IllegalArgumentException(
-        VARIABLE + " is 'file:" + path + "'; in a URI, ? is %3F and # is %23");
+        VARIABLE + " is 'file:" + path + "'; write ? as %3F and # as %23");
   }
 
   private static RendezvousEndpoint parse(String value, LaunchVariables variables) {
@@ -204,14 +204,14 @@ sealed interface RendezvousEndpoint {
       }
     }
     if (value.startsWith("tcp://")) {
-      String place = value.substring("tcp://".length());
-      int colon = place.lastIndexOf(':');
-      if (colon > 0 && place.indexOf('/') < 0) {
-        String host = place.substring(0, colon);
+      String address = value.substring("tcp://".length());
+      int colon = address.lastIndexOf(':');
+      if (colon > 0 && address.indexOf('/') < 0) {
+        String host = address.substring(0, colon);
         boolean literal = host.startsWith("[") && host.endsWith("]");
         host = literal ? host.substring(1, host.length() - 1) : host;
         return new Port(
-            host, LaunchVariables.port(place.substring(colon + 1), VARIABLE), variables);
+            host, LaunchVariables.port(address.substring(colon + 1), VARIABLE), variables);
       }
     }
     throw new IllegalArgumentException(

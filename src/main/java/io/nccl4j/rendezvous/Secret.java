@@ -7,11 +7,11 @@ import java.util.Objects;
 import java.util.Optional;
 
 /**
- * What the ranks of a run know and nobody else. It is never sent and never shown: {@link #toString}
- * says only that there is one.
+ * A secret shared by the ranks of a run. It is never sent, and {@link #toString} does not reveal
+ * it.
  *
- * <p>It should be random, such as the output of {@code openssl rand -hex 32}: who can listen can
- * try out guesses at their own leisure.
+ * <p>It should be random, such as the output of {@code openssl rand -hex 32}: an eavesdropper can
+ * test guesses offline.
  */
 public final class Secret {
   /**
@@ -19,7 +19,7 @@ public final class Secret {
    */
   public static final String VARIABLE = SharedSecret.VARIABLE;
 
-  /** The shortest secret, in bytes, that is accepted. */
+  /** The minimum length of a secret, in bytes. */
   public static final int MIN_BYTES = 16;
 
   private final SharedSecret shared;
@@ -29,9 +29,9 @@ public final class Secret {
   }
 
   /**
-   * Makes a secret from bytes, which are copied.
+   * Creates a secret from bytes, which are copied.
    *
-   * @param bytes {@link #MIN_BYTES} bytes or more
+   * @param bytes at least {@link #MIN_BYTES} bytes
    * @return the secret
    * @throws IllegalArgumentException if there are fewer than {@link #MIN_BYTES}
    */
@@ -40,21 +40,21 @@ public final class Secret {
   }
 
   /**
-   * Makes a secret from the UTF-8 form of a text.
+   * Creates a secret from the UTF-8 encoding of a text.
    *
-   * @param text a text whose UTF-8 form has {@link #MIN_BYTES} bytes or more
+   * @param text a text of at least {@link #MIN_BYTES} bytes in UTF-8
    * @return the secret
-   * @throws IllegalArgumentException if that has fewer than {@link #MIN_BYTES} bytes
+   * @throws IllegalArgumentException if it has fewer than {@link #MIN_BYTES} bytes
    */
   public static Secret of(String text) {
     return checked(text.getBytes(StandardCharsets.UTF_8), "secret");
   }
 
   /**
-   * {@return the secret in {@link #VARIABLE} of an environment, if it is set}
+   * {@return the secret from the environment variable {@link #VARIABLE}, if it is set}
    *
-   * @param environment the variables by name; white space around the value does not count
-   * @throws IllegalArgumentException if it is set and too short, or empty
+   * @param environment the variables by name; white space around the value is ignored
+   * @throws IllegalArgumentException if it is set but empty or too short
    */
   public static Optional<Secret> from(Map<String, String> environment) {
     return Optional.ofNullable(Objects.requireNonNull(environment, "environment").get(VARIABLE))
@@ -74,7 +74,7 @@ public final class Secret {
     return new Secret(bytes);
   }
 
-  /** Returns what keys are made from. */
+  /** Returns the internal form, from which keys are derived. */
   SharedSecret shared() {
     return shared;
   }

@@ -1,16 +1,16 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.internal.rendezvous.Token;
+import io.nccl4j.internal.util.Loggers;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
-/** What Slurm's variables tell. */
+/** Reads Slurm's environment variables. */
 final class Slurm {
-  private static final Logger LOG = LogManager.getLogger(Slurm.class);
+  private static final Logger LOG = Loggers.of(Slurm.class);
 
   private static final Pattern TASKS = Pattern.compile("(\\d+)(?:\\(x(\\d+)\\))?");
   private static final int FIRST_PORT = 16384;
@@ -18,15 +18,15 @@ final class Slurm {
 
   private Slurm() {}
 
-  /** Returns what Slurm says of this process, if it is a task of a step. */
+  /** Returns the rank that Slurm set, if this process is a task of a step. */
   static Optional<LauncherRank> launcherRank(LaunchVariables variables) {
     if (!variables.has("SLURM_PROCID")) {
       return Optional.empty();
     }
     String size = variables.firstSet("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS");
     if (inBatchScript(variables)) {
-      boolean several = variables.number(size, 1).orElse(1) > 1;
-      if (!several || variables.has("RANK")) {
+      boolean multipleTasks = variables.number(size, 1).orElse(1) > 1;
+      if (!multipleTasks || variables.has("RANK")) {
         return Optional.empty();
       }
       LOG.warn(
@@ -38,7 +38,7 @@ final class Slurm {
         .map(found -> withLocalSize(found, variables));
   }
 
-  /** The script itself has the variables of a first task, but is no part of any step. */
+  /** The batch script itself has the variables of a first task, but belongs to no step. */
   private static boolean inBatchScript(LaunchVariables variables) {
     return variables.has("SLURM_JOB_ID")
         && !variables.has("SLURM_STEP_ID")
@@ -71,7 +71,7 @@ final class Slurm {
     return tasksOfNode(tasks.get(), node.getAsInt());
   }
 
-  /** Reads such as {@code 4(x2),3}: four tasks on each of two nodes, three on the next. */
+  /** Parses a list like {@code 4(x2),3}: four tasks on each of two nodes, three on the next. */
   static OptionalInt tasksOfNode(String tasksPerNode, int node) {
     int seen = 0;
     for (String part : tasksPerNode.split(",", -1)) {
@@ -95,7 +95,7 @@ final class Slurm {
             + " nodes");
   }
 
-  /** Returns what tells a step from all others of its cluster, or an empty text. */
+  /** Returns an identifier of the step, unique in its cluster, or an empty text. */
   static String jobId(LaunchVariables variables) {
     String step = variables.firstSet("SLURM_STEP_ID", "SLURM_STEPID");
     return variables
@@ -105,8 +105,8 @@ final class Slurm {
   }
 
   /**
-   * Returns the node that has rank 0 where Slurm distributes tasks as it does by default: the
-   * first.
+   * Returns the first node, which has rank 0 unless tasks are distributed in another order than
+   * Slurm's default.
    */
   static Optional<String> firstNode(LaunchVariables variables) {
     return variables
@@ -114,7 +114,7 @@ final class Slurm {
         .map(Slurm::firstOf);
   }
 
-  /** Returns {@code gpu07} of {@code gpu[07-09,12],login1}. */
+  /** Returns the first name of a node list: {@code gpu07} of {@code gpu[07-09,12],login1}. */
   static String firstOf(String nodeList) {
     StringBuilder name = new StringBuilder();
     boolean skipping = false;
@@ -136,8 +136,8 @@ final class Slurm {
     return name.toString();
   }
 
-  /** Returns a port for a step, below those that systems give out themselves. */
-  static int port(String run) {
-    return FIRST_PORT + (int) Math.floorMod(Token.ofText(run).low(), (long) PORTS);
+  /** Returns a port for a step, below the range of ephemeral ports. */
+  static int port(String jobId) {
+    return FIRST_PORT + (int) Math.floorMod(Token.ofText(jobId).low(), (long) PORTS);
   }
 }

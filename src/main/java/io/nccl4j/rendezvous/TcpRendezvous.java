@@ -10,47 +10,48 @@ import io.nccl4j.internal.rendezvous.tcp.IdClient;
 import io.nccl4j.internal.rendezvous.tcp.IdServer;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.BitSet;
 import java.util.List;
 import java.util.Objects;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * A rendezvous over TCP: rank 0 listens, the other ranks connect, and try again until it does. Rank
- * 0 hands out the id when all have come. If a rank uses another backend, or rank 0 gives up because
- * ranks are missing, the ranks that have come fail within a second, with the reason.
+ * A rendezvous over TCP. Rank 0 listens; the other ranks connect, and retry until it does. Rank 0
+ * sends the id when all ranks have arrived. If a rank uses another backend, or rank 0 times out
+ * because ranks are missing, the ranks that have arrived fail within a second, with the reason.
  *
- * <p><b>What the secret protects.</b> Both sides prove that they know it, by HMAC-SHA256 over
- * random numbers that both have just drawn, without ever sending it; so neither a stranger nor a
- * replay of recorded messages gets an id from rank 0 or passes an id to a rank. The id itself
- * travels under AES-256-GCM with a key of that one connection, so listeners do not learn it.
+ * <p><b>What the secret protects.</b> Both sides prove that they know it by an HMAC-SHA256 over
+ * fresh random nonces, without sending it. Neither an unauthenticated client nor a replay of
+ * recorded messages can obtain an id from rank 0 or pass an id to a rank. The id is encrypted with
+ * AES-256-GCM under a key of that connection, so eavesdroppers do not learn it.
  *
- * <p><b>What it does not protect.</b> Who has the secret can take any rank's place. Who can listen
- * can try out guesses, so the secret must be random; and who learns it later can read recorded
- * exchanges. Who controls the network can prevent the exchange, and sees addresses and timing. What
- * NCCL itself then sends between the hosts is neither authenticated nor encrypted.
+ * <p><b>What it does not protect.</b> Anyone who has the secret can take any rank's place. An
+ * eavesdropper can test guesses offline, so the secret must be random; anyone who learns it later
+ * can decrypt recorded exchanges. An attacker who controls the network can prevent the exchange,
+ * and sees addresses and timing. NCCL's own traffic between the hosts is neither authenticated nor
+ * encrypted.
  *
- * <p><b>Without a secret</b> there is {@link #onLoopback} alone: nothing is listened to or
- * connected to but this host, and any user of this host can take part. Over a network there is no
- * rendezvous without a secret.
+ * <p><b>Without a secret</b> only {@link #onLoopback} is available: it listens on and connects to
+ * this host alone, and any user of this host can take part. Over a network a secret is required.
  *
- * <p>Rank 0 attends to each client in a thread of its own and gives it five seconds in all; clients
- * that are malformed, oversized, slow, silent, of another run, size or round, or claim a rank that
- * another has, are answered with a code or dropped, and hinder nobody. At most 64 clients at a time
- * may be connected that have not proved that they know the secret; the system property {@code
- * io.nccl4j.pendingConnections} or the environment variable {@code NCCL4J_PENDING_CONNECTIONS} sets
- * another number. Rank 0 logs at the end of each round how many were turned away, and who and why,
- * without secrets; if ranks are missing, its exception says so too.
+ * <p>Rank 0 serves each client in its own thread, within five seconds in total. Clients that are
+ * malformed, oversized, slow or silent, belong to another run, size or round, or claim a rank that
+ * another client has, get an error code or are disconnected; they do not affect other clients. At
+ * most 64 clients that have not yet proved that they know the secret may be connected at a time;
+ * the system property {@code io.nccl4j.pendingConnections} or the environment variable {@code
+ * NCCL4J_PENDING_CONNECTIONS} sets another limit. At the end of each round rank 0 logs how many
+ * clients it rejected, with their addresses and the reasons, without secrets; if ranks are missing,
+ * its exception contains the same.
  *
- * <p>A rank counts as served when its receipt has come. A rank whose receipt is lost has the id,
- * while rank 0 times out and names it.
+ * <p>Rank 0 counts a rank as served when it has received that rank's receipt. If the receipt is
+ * lost, the rank has the id, while rank 0 times out and names the rank.
  */
 public final class TcpRendezvous extends AbstractRendezvous {
-  private static final Logger LOG = LogManager.getLogger(TcpRendezvous.class);
+  private static final Logger LOG = Loggers.of(TcpRendezvous.class);
 
   private static final int HIGHEST_PORT = 65535;
 
@@ -60,79 +61,79 @@ public final class TcpRendezvous extends AbstractRendezvous {
   private final IdClient client;
 
   private TcpRendezvous(
-      String host, int port, SharedSecret secret, RankInfo member, IdServer.Limits limits) {
-    super(member);
+      String host, int port, SharedSecret secret, RankInfo rankInfo, IdServer.Limits limits) {
+    super(rankInfo);
     this.host = host;
     this.server =
-        member.rank() == 0 && member.size() > 1
-            ? listen(listeningAddress(host, port), member, secret, limits)
+        rankInfo.rank() == 0 && rankInfo.size() > 1
+            ? listen(listeningAddress(host, port), rankInfo, secret, limits)
             : null;
     this.port = server == null ? port : server.port();
-    this.client = new IdClient(host, this.port, member.jobRank(), secret, this::checkStillOpen);
+    this.client = new IdClient(host, this.port, rankInfo.jobRank(), secret, this::checkStillOpen);
   }
 
   private static IdServer listen(
-      InetSocketAddress address, RankInfo member, SharedSecret secret, IdServer.Limits limits) {
+      InetSocketAddress address, RankInfo rankInfo, SharedSecret secret, IdServer.Limits limits) {
     try {
-      return new IdServer(address, member.jobRank(), secret, limits);
+      return new IdServer(address, rankInfo.jobRank(), secret, limits);
     } catch (ExchangeFailedException e) {
       throw failed(e);
     }
   }
 
   /**
-   * {@return a rank's place at rank 0's port} On rank 0 the port is listened to from now until
-   * {@link #close}, or until an exchange fails: on the loopback interface if the host is one of its
-   * names, else on all interfaces, because the name by which others reach this host need not be one
-   * that it knows.
+   * {@return the rendezvous of one rank at rank 0's port} Rank 0 listens on the port from now until
+   * {@link #close}, or until an exchange fails. It listens on the loopback interface if {@code
+   * host} is {@code localhost} or a loopback address, else on all interfaces, because the name by
+   * which others reach this host may be unknown to the host itself.
    *
    * @param host the name or address of rank 0's host, the same on every rank
-   * @param port 1 to 65535, the same on every rank; rank 0 may give 0 for any free one, which
-   *     {@link #port} then tells
-   * @param secret what only the ranks of this run know
-   * @param member the rank, and what tells the run from others with the same secret
+   * @param port 1 to 65535, the same on every rank; rank 0 may pass 0 for any free port, which
+   *     {@link #port} then returns
+   * @param secret known only to the ranks of this run
+   * @param rankInfo the rank; its job id separates this run from others with the same secret
    * @throws IllegalArgumentException if the host is empty or the port out of range
    * @throws RendezvousException if rank 0 cannot listen on the port
    */
-  public static TcpRendezvous at(String host, int port, Secret secret, RankInfo member) {
+  public static TcpRendezvous at(String host, int port, Secret secret, RankInfo rankInfo) {
     Objects.requireNonNull(host, "host");
     Objects.requireNonNull(secret, "secret");
-    Objects.requireNonNull(member, "member");
-    return at(host, port, secret.shared(), member, IdServer.Limits.standard());
+    Objects.requireNonNull(rankInfo, "rankInfo");
+    return at(host, port, secret.shared(), rankInfo, IdServer.Limits.standard());
   }
 
   static TcpRendezvous at(
-      String host, int port, SharedSecret secret, RankInfo member, IdServer.Limits limits) {
+      String host, int port, SharedSecret secret, RankInfo rankInfo, IdServer.Limits limits) {
     if (host.isBlank()) {
       throw new IllegalArgumentException("host is empty; it must name the host of rank 0");
     }
-    Arguments.inRange(port, "port", member.rank() == 0 ? 0 : 1, HIGHEST_PORT);
-    return new TcpRendezvous(host, port, secret, member, limits);
+    Arguments.inRange(port, "port", rankInfo.rank() == 0 ? 0 : 1, HIGHEST_PORT);
+    return new TcpRendezvous(host, port, secret, rankInfo, limits);
   }
 
   /**
-   * {@return a rank's place at a port of this host's loopback interface, without a secret: any user
-   * of this host can take part, or take a rank's place} Rank 0 logs a warning that says so.
+   * {@return the rendezvous of one rank at a port of this host's loopback interface, without a
+   * secret} Any user of this host can take part, or take a rank's place; rank 0 logs a warning.
    *
    * @param port as for {@link #at(String, int, Secret, RankInfo)}
-   * @param member the rank, and what tells the run from others
+   * @param rankInfo the rank; its job id separates this run from others
    * @throws IllegalArgumentException if the port is out of range
    * @throws RendezvousException if rank 0 cannot listen on the port
    */
-  public static TcpRendezvous onLoopback(int port, RankInfo member) {
-    Objects.requireNonNull(member, "member");
-    if (member.rank() == 0) {
+  public static TcpRendezvous onLoopback(int port, RankInfo rankInfo) {
+    Objects.requireNonNull(rankInfo, "rankInfo");
+    if (rankInfo.rank() == 0) {
       LOG.warn(
-          "The ranks meet on this host's port {} without a secret: any user of this host can take"
-              + " part. Set {} to prevent that.",
+          "Rendezvous on this host's port {} without a secret: any user of this host can take part."
+              + " Set {} to prevent that.",
           port,
           Secret.VARIABLE);
     }
     String host = InetAddress.getLoopbackAddress().getHostAddress();
-    return at(host, port, SharedSecret.none(), member, IdServer.Limits.standard());
+    return at(host, port, SharedSecret.none(), rankInfo, IdServer.Limits.standard());
   }
 
-  /** Returns whether a host's name or address means the loopback interface on every host. */
+  /** Returns whether a host name or address denotes the loopback interface on every host. */
   static boolean isLoopback(String host) {
     if (host.equalsIgnoreCase("localhost")) {
       return true;
@@ -140,7 +141,7 @@ public final class TcpRendezvous extends AbstractRendezvous {
     try {
       return InetAddress.ofLiteral(host).isLoopbackAddress();
     } catch (IllegalArgumentException e) {
-      // A name, and one that may mean another address on another host.
+      // A name that may resolve to different addresses on different hosts.
       return false;
     }
   }
@@ -154,22 +155,22 @@ public final class TcpRendezvous extends AbstractRendezvous {
         : new InetSocketAddress(InetAddress.ofLiteral(host), port);
   }
 
-  /** {@return the host of rank 0, as it was given} */
+  /** {@return the host of rank 0, as passed by the caller} */
   public String host() {
     return host;
   }
 
-  /** {@return the port of rank 0; on rank 0, the one that is listened to} */
+  /** {@return the port of rank 0; on rank 0, the port it listens on} */
   public int port() {
     return port;
   }
 
-  /** Returns the ranks that have come in the current round; on rank 0. */
+  /** Returns the ranks that have arrived in the current round; on rank 0. */
   BitSet arrived() {
     return server.arrived();
   }
 
-  /** Returns the clients turned away in the current round; on rank 0. */
+  /** Returns the clients rejected in the current round; on rank 0. */
   List<IdServer.Rejection> rejections() {
     return server.rejections();
   }

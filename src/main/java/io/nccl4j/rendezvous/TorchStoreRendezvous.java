@@ -11,24 +11,25 @@ import java.util.Objects;
 import java.util.Optional;
 
 /**
- * A rendezvous through a TCP store of PyTorch ({@code c10d::TCPStore}, from PyTorch 2.5 on), such
- * as the one that torchrun's agent keeps at {@code MASTER_ADDR} and {@code MASTER_PORT}. All ranks
- * are clients of it; nothing is listened to.
+ * A rendezvous through a PyTorch TCP store ({@code c10d::TCPStore}, PyTorch 2.5 or later), such as
+ * the one of torchrun's agent at {@code MASTER_ADDR} and {@code MASTER_PORT}. All ranks are clients
+ * of the store; no rank listens.
  *
- * <p><b>Protocol.</b> In each round, every rank but 0 announces itself with a random token of this
- * one attempt and its backend, and waits for a value whose name has that token. When all have, rank
- * 0 answers every announcement, also a later one of the same rank, with the id, and returns when
- * each rank's last one has a receipt. If a rank uses another backend, and has sent a receipt of the
- * answer that says so, every rank gets that answer instead. What was left in the store by ranks
- * that were restarted, under whatever number of restarts, so never gives an id. What a round leaves
- * is an empty value for each rank; if it fails, what it wrote.
+ * <p><b>Protocol.</b> In each round, every rank except 0 writes an announcement with its backend
+ * and a random token of this attempt, and waits for a value whose key contains that token. When all
+ * ranks have announced themselves, rank 0 answers every announcement with the id, including later
+ * announcements of the same rank, and returns when each rank's latest answer has a receipt. If a
+ * rank uses another backend, rank 0 answers it first; once that answer has a receipt, every rank
+ * gets an answer that reports the mismatch. Values left in the store by ranks that were restarted
+ * therefore never provide an id. A round leaves an empty value for each rank in the store; a failed
+ * round leaves all values it wrote.
  *
- * <p><b>Who may read along.</b> The store asks nobody who they are: as for PyTorch itself, whoever
- * reaches its port can disturb a run and, without a secret, read its ids or pass others. With a
- * {@link Secret} the id travels under AES-256-GCM, with a key of that one attempt: a rank takes an
+ * <p><b>Security.</b> The store has no authentication: as with PyTorch itself, anyone who can reach
+ * its port can disturb a run and, without a secret, read its ids or inject others. With a {@link
+ * Secret} the id is encrypted with AES-256-GCM under a key of that attempt, and a rank accepts an
  * id only from a rank 0 that knows the secret.
  *
- * <p>Two runs that are alive at once in one store need different {@link RankInfo#jobId} values.
+ * <p>Two runs that use one store at the same time need different {@link RankInfo#jobId} values.
  */
 public final class TorchStoreRendezvous extends AbstractRendezvous {
   private static final int HIGHEST_PORT = 65535;
@@ -36,39 +37,39 @@ public final class TorchStoreRendezvous extends AbstractRendezvous {
   private final int port;
   private final StoreExchange exchange;
 
-  private TorchStoreRendezvous(String host, int port, Optional<Secret> secret, RankInfo member) {
-    super(member);
+  private TorchStoreRendezvous(String host, int port, Optional<Secret> secret, RankInfo rankInfo) {
+    super(rankInfo);
     this.host = host;
     this.port = port;
     this.exchange =
         new StoreExchange(
-            host, port, secret.map(Secret::shared), member.jobRank(), this::checkStillOpen);
+            host, port, secret.map(Secret::shared), rankInfo.jobRank(), this::checkStillOpen);
   }
 
   /**
-   * {@return a rank's place in a store} It connects for each exchange, and holds nothing open
-   * between them.
+   * {@return the rendezvous of one rank in a store} It connects for each exchange, and holds no
+   * resources in between.
    *
-   * @param host the name or address of the host that has the store
+   * @param host the name or address of the store's host
    * @param port the port of the store, 1 to 65535
-   * @param secret what only the ranks of this run know, the same on all of them; empty to trust
-   *     whoever reaches the store
-   * @param member the rank, and what tells the run from others in the same store
+   * @param secret known only to the ranks of this run, the same on all of them; empty to trust
+   *     everyone who can reach the store
+   * @param rankInfo the rank; its job id separates this run from others in the same store
    * @throws IllegalArgumentException if the host is empty or the port out of range
    */
   public static TorchStoreRendezvous at(
-      String host, int port, Optional<Secret> secret, RankInfo member) {
+      String host, int port, Optional<Secret> secret, RankInfo rankInfo) {
     Objects.requireNonNull(host, "host");
     Objects.requireNonNull(secret, "secret");
-    Objects.requireNonNull(member, "member");
+    Objects.requireNonNull(rankInfo, "rankInfo");
     if (host.isBlank()) {
       throw new IllegalArgumentException("host is empty; it must name the host of the store");
     }
     Arguments.inRange(port, "port", 1, HIGHEST_PORT);
-    return new TorchStoreRendezvous(host, port, secret, member);
+    return new TorchStoreRendezvous(host, port, secret, rankInfo);
   }
 
-  /** {@return the host of the store, as it was given} */
+  /** {@return the host of the store, as passed by the caller} */
   public String host() {
     return host;
   }

@@ -7,26 +7,26 @@ import java.util.stream.Collectors;
 /**
  * Gradients of one type that are reduced together.
  *
- * @param index its place in the order in which buckets are launched, from 0
- * @param type the type of its elements
- * @param count how many elements it has, the gaps between gradients included
+ * @param index its position in the launch order, from 0
+ * @param type the element type
+ * @param count the number of elements, including the gaps between gradients
  * @param slots its gradients, in the order in which they are expected to be ready
  */
 public record Bucket(int index, DataType type, long count, List<Slot> slots) {
   /**
-   * Where one gradient lies in its bucket.
+   * The position of one gradient in its bucket.
    *
-   * @param parameter whose gradient it is
-   * @param offset its first element, counted from the bucket's first; on a multiple of 16 bytes
+   * @param parameter the parameter of the gradient
+   * @param offset the element offset in the bucket; a multiple of 16 bytes
    */
   public record Slot(Parameter parameter, long offset) {}
 
   /**
    * Copies the slots.
    *
-   * @param index its place in the order in which buckets are launched
-   * @param type the type of its elements
-   * @param count how many elements it has
+   * @param index its position in the launch order
+   * @param type the element type
+   * @param count the number of elements
    * @param slots its gradients
    */
   public Bucket {
@@ -38,12 +38,12 @@ public record Bucket(int index, DataType type, long count, List<Slot> slots) {
     return type.byteSize(count);
   }
 
-  /** {@return the parameters whose gradients it has, in the order of the slots} */
+  /** {@return the parameters whose gradients the bucket holds, in slot order} */
   public List<Parameter> parameters() {
     return slots.stream().map(Slot::parameter).toList();
   }
 
-  /** {@return what people read, on one line} */
+  /** {@return a one-line description: index, type, count and parameter names} */
   @Override
   public String toString() {
     return slots.stream()

@@ -7,8 +7,8 @@ import io.nccl4j.Stream;
 import java.util.Arrays;
 
 /**
- * The memory of one bucket, and which streams its gradients come from in this step. Only the
- * communication stream touches the slots of gradients that are copied.
+ * The memory of one bucket, and the streams that compute its gradients in this step. Only the
+ * communication stream accesses the slots of copied gradients.
  */
 final class BucketBuffer {
   private final Bucket bucket;
@@ -17,12 +17,12 @@ final class BucketBuffer {
   private final Buffer memory;
   private final BucketEntry[] entries;
   private int pending;
-  // The streams of this step's marks: mostly one, so that looking through them costs nothing.
+  // The streams passed to markReady in this step; usually one, so a linear search is cheap.
   private Stream[] sources = new Stream[1];
   private Event[] events = new Event[1];
   private int sourceCount;
 
-  /** Allocates the memory, for {@code resources} to give back. */
+  /** Allocates the memory, owned by {@code resources}. */
   BucketBuffer(Bucket bucket, Communicator communicator, OwnedResources resources) {
     this.bucket = bucket;
     this.communicator = communicator;
@@ -57,12 +57,12 @@ final class BucketBuffer {
     return entries;
   }
 
-  /** Notes that one more gradient is ready when a stream comes to here. */
+  /** Records that one more gradient is ready once the stream has completed its current work. */
   void take(Stream source) {
     addSource(source);
     pending--;
     if (pending == 0) {
-      // Later than each gradient's own mark where there are several streams, but one event each.
+      // Later than the individual marks if there are several streams, but one event per stream.
       for (int i = 0; i < sourceCount; i++) {
         sources[i].record(events[i]);
       }
@@ -89,7 +89,7 @@ final class BucketBuffer {
     return pending == 0;
   }
 
-  /** Lets a stream wait for the gradients, and brings those that are copied into their slots. */
+  /** Makes a stream wait for the gradients and copies them into their slots where needed. */
   void gather(Stream stream) {
     for (int i = 0; i < sourceCount; i++) {
       stream.waitFor(events[i]);
@@ -103,7 +103,7 @@ final class BucketBuffer {
     }
   }
 
-  /** Brings what is in the slots back to the gradients that are copied. */
+  /** Copies the slots back to the gradients that are copied. */
   void scatter(Stream stream) {
     for (BucketEntry entry : entries) {
       if (entry.copied()) {
@@ -112,26 +112,26 @@ final class BucketBuffer {
     }
   }
 
-  /** Brings the parameters' values into the slots. */
+  /** Copies the parameters' values into the slots. */
   void gatherValues(Stream stream) {
     for (BucketEntry entry : entries) {
       entry.slot().copyFromAsync(entry.parameter().value(), stream);
     }
   }
 
-  /** Brings what is in the slots to the parameters' values. */
+  /** Copies the slots to the parameters' values. */
   void scatterValues(Stream stream) {
     for (BucketEntry entry : entries) {
       entry.parameter().value().copyFromAsync(entry.slot(), stream);
     }
   }
 
-  /** Makes zeros of everything, the gaps included. */
+  /** Zeroes the whole bucket, including the gaps. */
   void clear(Stream stream) {
     memory.fill((byte) 0, stream);
   }
 
-  /** Forgets the marks. */
+  /** Clears the marks. */
   void beginStep() {
     for (BucketEntry entry : entries) {
       entry.beginStep();

@@ -3,46 +3,46 @@ package io.nccl4j.training;
 import io.nccl4j.Buffer;
 import io.nccl4j.Stream;
 
-/** A parameter in its bucket, and how far its gradient is in this step. */
+/** A parameter in its bucket, and the state of its gradient in this step. */
 final class BucketEntry {
   private final Parameter parameter;
-  private final BucketBuffer home;
+  private final BucketBuffer buffer;
   private final Buffer slot;
-  // Where backward leaves the gradient, or null if that is the slot.
-  private final Buffer given;
+  // The caller's gradient buffer, or null if backward writes to the slot.
+  private final Buffer userGradient;
   private boolean marked;
-  // The stream that has added to the gradient since the last step, or null.
+  // The stream that has accumulated into the gradient since the last step, or null.
   private Stream accumulatedBy;
   private boolean unused;
 
-  BucketEntry(Parameter parameter, BucketBuffer home, Buffer slot) {
+  BucketEntry(Parameter parameter, BucketBuffer buffer, Buffer slot) {
     this.parameter = parameter;
-    this.home = home;
+    this.buffer = buffer;
     this.slot = slot;
-    this.given = parameter.gradient().orElse(null);
+    this.userGradient = parameter.gradient().orElse(null);
   }
 
   Parameter parameter() {
     return parameter;
   }
 
-  BucketBuffer home() {
-    return home;
+  BucketBuffer buffer() {
+    return buffer;
   }
 
-  /** Returns where backward leaves the gradient. */
+  /** Returns the buffer that backward writes the gradient to. */
   Buffer gradient() {
-    return given == null ? slot : given;
+    return userGradient == null ? slot : userGradient;
   }
 
-  /** Returns where the gradient lies in its bucket. */
+  /** Returns the slice of the bucket for the gradient. */
   Buffer slot() {
     return slot;
   }
 
   /** Returns whether the gradient is copied into its bucket. */
   boolean copied() {
-    return given != null;
+    return userGradient != null;
   }
 
   boolean marked() {
@@ -53,15 +53,16 @@ final class BucketEntry {
     marked = true;
   }
 
-  /** Notes that backward has added to the gradient while the reducer was not synchronising. */
+  /** Records that backward has accumulated into the gradient within {@code noSync}. */
   void accumulate(Stream source) {
     accumulatedBy = source;
   }
 
   /**
-   * Marks what backward has not come to: zeros, unless there is something from before.
+   * Marks a gradient that backward has not computed; it contributes zeros unless it has been
+   * accumulated into since the last step.
    *
-   * @return the stream that the gradient comes from
+   * @return the stream that computes the gradient
    */
   Stream markUnused(Stream reader) {
     marked = true;

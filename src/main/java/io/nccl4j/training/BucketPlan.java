@@ -9,11 +9,11 @@ import java.util.Map;
 import java.util.stream.IntStream;
 
 /**
- * Which gradient goes into which bucket: those of the last parameters first, since backward comes
- * to them first, and each type in buckets of its own. Every rank works it out alike.
+ * Assigns gradients to buckets: those of the last parameters first, since backward computes them
+ * first, and each type in separate buckets. Deterministic, so all ranks get the same buckets.
  */
 final class BucketPlan {
-  /** What vector instructions and kernels of frameworks like to begin at. */
+  /** The alignment preferred by vector instructions and framework kernels. */
   private static final int ALIGNMENT_BYTES = 16;
 
   /** A bucket that is being filled. */
@@ -39,7 +39,7 @@ final class BucketPlan {
       return type.byteSize(count) >= limit;
     }
 
-    Bucket at(int index, int shards) {
+    Bucket toBucket(int index, int shards) {
       return new Bucket(index, type, roundedUp(count, shards * alignment(type)), slots);
     }
   }
@@ -47,11 +47,12 @@ final class BucketPlan {
   private BucketPlan() {}
 
   /**
-   * Divides the gradients.
+   * Divides the gradients into buckets.
    *
-   * @param shards how many parts of equal size each bucket is to have, in whole units of alignment
-   * @return the buckets in the order in which they are launched: in which they would be complete if
-   *     gradients became ready in reverse order of registration
+   * @param shards the number of equal parts that each bucket is divided into; each part is a
+   *     multiple of the alignment
+   * @return the buckets in launch order: the order in which they complete if gradients become ready
+   *     in reverse order of registration
    */
   static List<Bucket> divide(List<Parameter> parameters, ReducerConfig config, int shards) {
     Map<DataType, Filling> open = new EnumMap<>(DataType.class);
@@ -70,7 +71,7 @@ final class BucketPlan {
     open.values().stream().filter(rest -> !rest.slots.isEmpty()).forEach(filled::add);
     filled.sort(Comparator.comparingInt(filling -> filling.last));
     return IntStream.range(0, filled.size())
-        .mapToObj(index -> filled.get(index).at(index, shards))
+        .mapToObj(index -> filled.get(index).toBucket(index, shards))
         .toList();
   }
 

@@ -6,15 +6,15 @@ import io.nccl4j.Stream;
 import java.util.List;
 
 /**
- * Averages the gradients of all ranks while backward still runs, as PyTorch's {@code
- * DistributedDataParallel} does: every rank has all parameters, gets all averaged gradients, and
- * steps on them by itself.
+ * Averages the gradients of all ranks while backward still runs, like PyTorch's {@code
+ * DistributedDataParallel}: every rank has all parameters, gets all averaged gradients, and runs
+ * the whole optimiser step itself.
  *
  * {@snippet :
  * List<Parameter> parameters =
  *     List.of(
  *         Parameter.of("layer.weight", weight, weightGradient), // copied into a bucket and back
- *         Parameter.of("layer.bias", bias)); // lives in a bucket: reducer.gradient(...)
+ *         Parameter.of("layer.bias", bias)); // stored in a bucket: reducer.gradient(...)
  * try (GradientReducer reducer =
  *     GradientReducer.open(comm, parameters, ReducerConfig.defaults(), stream)) {
  *   for (Batch batch : batches) {
@@ -26,7 +26,7 @@ import java.util.List;
  * }
  * }
  *
- * <p>A copied gradient is replaced by the average.
+ * <p>A copied gradient is overwritten with the average.
  */
 public final class GradientReducer extends Reducer {
   private GradientReducer(
@@ -35,25 +35,26 @@ public final class GradientReducer extends Reducer {
   }
 
   /**
-   * Makes a reducer and gives every rank rank 0's parameters. Every rank calls it, and waits for
-   * the others for at most the communicator's timeout and 5 seconds.
+   * Creates a reducer and broadcasts rank 0's parameters to all ranks. Every rank calls this method
+   * and waits for the others, for at most the communicator's timeout plus 5 seconds.
    *
-   * @param communicator what the gradients are reduced with; in nobody else's use meanwhile
+   * @param communicator the communicator to reduce with; not used for anything else meanwhile
    * @param parameters the parameters, in the order in which forward uses them: their gradients are
-   *     expected in the reverse order. The list is not kept
-   * @param config how to divide and check
-   * @param stream the stream that has made the parameters, and that may use them next
+   *     expected in the reverse order. The list is copied
+   * @param config the bucket sizes and checks
+   * @param stream the stream that has written the parameters; its later work sees rank 0's values
    * @return the reducer, for the caller to close
-   * @throws IllegalArgumentException if there are no parameters, two have one name or share memory,
-   *     one or the stream is of another device, one is of a float8 type that cannot be reduced
-   *     here, or, on every rank, if the ranks registered different parameters or configurations
+   * @throws IllegalArgumentException if there are no parameters, two have the same name or share
+   *     memory, a parameter or the stream is on another device, a parameter has a float8 type that
+   *     cannot be reduced here, or, on every rank, if the ranks registered different parameters or
+   *     configurations
    * @throws IllegalStateException if the communicator, the stream or a parameter's buffer is
    *     closed, or this thread has a group open
    * @throws NullPointerException if an argument or a parameter is null
-   * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time; on the reference it names
-   *     those that did not
+   * @throws io.nccl4j.NcclTimeoutException if not all ranks arrived in time; on the reference
+   *     backend it names the missing ranks
    * @throws io.nccl4j.NcclException if the library failed
-   * @throws io.nccl4j.CudaException if there is not enough memory, or the runtime refuses
+   * @throws io.nccl4j.CudaException if memory is exhausted or a CUDA call fails
    */
   public static GradientReducer open(
       Communicator communicator, List<Parameter> parameters, ReducerConfig config, Stream stream) {

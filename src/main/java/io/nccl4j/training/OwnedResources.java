@@ -6,22 +6,22 @@ import java.util.Deque;
 import java.util.List;
 import java.util.function.Consumer;
 
-/** What a reducer has made, given back in reverse order, whatever fails on the way. */
+/** The resources owned by a reducer; all are closed in reverse order, even if some fail. */
 final class OwnedResources {
   private final Deque<Runnable> closings = new ArrayDeque<>();
 
-  /** Takes something over; {@code close} is how to give it back. */
+  /** Takes ownership of a resource, which {@code close} releases. */
   <T> T add(T resource, Consumer<T> close) {
     closings.push(() -> close.accept(resource));
     return resource;
   }
 
-  /** Gives back everything; the first failure comes out, the later ones suppressed in it. */
+  /** Closes everything; throws the first failure, with the later ones suppressed. */
   void close() {
     CloseAll.all(takeAll());
   }
 
-  /** Gives back everything after a failure, and adds to it what fails on the way. */
+  /** Closes everything after a failure, adding further failures to it as suppressed. */
   void closeAfter(Throwable failure) {
     takeAll().forEach(close -> CloseAll.after(failure, close));
   }

@@ -5,22 +5,22 @@ import java.util.Objects;
 import java.util.Optional;
 
 /**
- * One parameter of a model: the memory of its value and of its gradient, both the caller's, who
- * keeps them open for as long as the reducer.
+ * One parameter of a model: the buffers of its value and its gradient. The caller owns both and
+ * keeps them open until the reducer is closed.
  *
- * @param name what it is called in messages and traces, such as {@code "layer1.weight"}; the same
- *     on every rank, not blank, no control characters
- * @param value the parameter itself, of a floating-point type
- * @param gradient where backward leaves the gradient, of the value's type and count: it is copied
- *     into its bucket and, reduced, back. If empty, the gradient lives in the bucket and nothing is
- *     copied: backward writes to {@link Reducer#gradient}
+ * @param name the name in messages and traces, such as {@code "layer1.weight"}; the same on every
+ *     rank, not blank, without control characters
+ * @param value the parameter's value, of a floating-point type
+ * @param gradient the buffer that backward writes the gradient to, of the value's type and count.
+ *     It is copied into its bucket and, once reduced, back. If empty, the gradient is stored in the
+ *     bucket and nothing is copied: backward writes to {@link Reducer#gradient}
  */
 public record Parameter(String name, Buffer value, Optional<Buffer> gradient) {
   /**
    * Checks the values.
    *
    * @throws IllegalArgumentException if the name is blank or has a control character, the type is
-   *     an integer one, or the gradient's type or count is not the value's
+   *     not a floating-point type, or the gradient's type or count differs from the value's
    */
   public Parameter {
     Objects.requireNonNull(name, "name");
@@ -28,22 +28,22 @@ public record Parameter(String name, Buffer value, Optional<Buffer> gradient) {
     Objects.requireNonNull(gradient, "gradient");
     if (name.isBlank() || name.chars().anyMatch(Character::isISOControl)) {
       throw new IllegalArgumentException(
-          "name is '" + name + "'; it must not be blank, nor have control characters");
+          "name is '" + name + "'; it must not be blank or have control characters");
     }
     if (!value.type().floating()) {
       throw new IllegalArgumentException(
           "parameter '%s' has type %s; gradients are averaged, so it must be a floating-point type"
               .formatted(name, value.type()));
     }
-    gradient.ifPresent(given -> checkFits(name, value, given));
+    gradient.ifPresent(buffer -> checkFits(name, value, buffer));
   }
 
   /**
    * {@return a parameter whose gradient is copied into its bucket and back}
    *
-   * @param name what it is called, the same on every rank
-   * @param value the parameter itself
-   * @param gradient where backward leaves the gradient, of the value's type and count
+   * @param name the name, the same on every rank
+   * @param value the parameter's value
+   * @param gradient the buffer that backward writes the gradient to, of the value's type and count
    * @throws IllegalArgumentException as the constructor does
    */
   public static Parameter of(String name, Buffer value, Buffer gradient) {
@@ -51,10 +51,10 @@ public record Parameter(String name, Buffer value, Optional<Buffer> gradient) {
   }
 
   /**
-   * {@return a parameter whose gradient lives in its bucket}
+   * {@return a parameter whose gradient is stored in its bucket}
    *
-   * @param name what it is called, the same on every rank
-   * @param value the parameter itself
+   * @param name the name, the same on every rank
+   * @param value the parameter's value
    * @throws IllegalArgumentException as the constructor does
    */
   public static Parameter of(String name, Buffer value) {
@@ -74,7 +74,7 @@ public record Parameter(String name, Buffer value, Optional<Buffer> gradient) {
     }
   }
 
-  /** {@return what people read: name, type and count} */
+  /** {@return a description: name, type and count} */
   @Override
   public String toString() {
     return "'" + name + "', " + value.type() + " x " + value.count();

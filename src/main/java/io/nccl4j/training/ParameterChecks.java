@@ -11,10 +11,10 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 
-/** The checks of a list of parameters that one rank can make by itself. */
+/** The checks of a parameter list that need no other rank. */
 final class ParameterChecks {
-  /** A run of memory and what it is called in messages. */
-  private record Range(String what, long first, long end) {}
+  /** A memory range and its name in messages. */
+  private record Range(String name, long first, long end) {}
 
   private final DeviceType deviceType;
   private final int device;
@@ -29,8 +29,8 @@ final class ParameterChecks {
   }
 
   /**
-   * Checks that there are parameters, each of a type that can be reduced, with a name of its own,
-   * on this rank's device, in memory that no other has a part of.
+   * Checks that there are parameters, and that each has a type that can be reduced, a unique name,
+   * and memory on this rank's device that overlaps with no other.
    *
    * @return a copy of the list
    */
@@ -39,9 +39,9 @@ final class ParameterChecks {
     if (copy.isEmpty()) {
       throw new IllegalArgumentException("parameters is empty; a reducer needs at least one");
     }
-    ParameterChecks registration = new ParameterChecks(communicator);
-    copy.forEach(registration::add);
-    registration.checkApart();
+    ParameterChecks checks = new ParameterChecks(communicator);
+    copy.forEach(checks::add);
+    checks.checkNoOverlap();
     return copy;
   }
 
@@ -49,33 +49,33 @@ final class ParameterChecks {
     String name = parameter.name();
     if (!names.add(name)) {
       throw new IllegalArgumentException(
-          "there are two parameters '" + name + "'; each needs a name of its own");
+          "there are two parameters '" + name + "'; names must be unique");
     }
     if (parameter.value().type().float8() && !reducesFloat8) {
       throw new IllegalArgumentException(
-          "parameter '%s' has type %s; the library or a device at hand cannot reduce float8"
+          "parameter '%s' has type %s; the library or a device here cannot reduce float8"
               .formatted(name, parameter.value().type()));
     }
     add(parameter.value(), "the value of '" + name + "'");
-    parameter.gradient().ifPresent(given -> add(given, "the gradient of '" + name + "'"));
+    parameter.gradient().ifPresent(gradient -> add(gradient, "the gradient of '" + name + "'"));
   }
 
-  private void add(Buffer buffer, String what) {
+  private void add(Buffer buffer, String name) {
     if (!buffer.isOpen()) {
-      throw new IllegalStateException(what + " is closed: " + buffer);
+      throw new IllegalStateException(name + " is closed: " + buffer);
     }
     if (buffer.memoryType().deviceType() != deviceType
         || (buffer.device() != device && buffer.device() != Buffer.ANY_DEVICE)) {
       throw new IllegalArgumentException(
           "%s is %s; it must be usable on this rank's device, %s device %d"
-              .formatted(what, buffer, deviceType, device));
+              .formatted(name, buffer, deviceType, device));
     }
     if (buffer.count() > 0) {
-      ranges.add(new Range(what, buffer.address(), buffer.address() + buffer.byteSize()));
+      ranges.add(new Range(name, buffer.address(), buffer.address() + buffer.byteSize()));
     }
   }
 
-  private void checkApart() {
+  private void checkNoOverlap() {
     ranges.sort(Comparator.comparingLong(Range::first));
     for (int i = 1; i < ranges.size(); i++) {
       Range before = ranges.get(i - 1);
@@ -83,7 +83,7 @@ final class ParameterChecks {
       if (range.first() < before.end()) {
         throw new IllegalArgumentException(
             "%s and %s share memory; register shared parameters once"
-                .formatted(before.what(), range.what()));
+                .formatted(before.name(), range.name()));
       }
     }
   }

@@ -18,22 +18,22 @@ import java.util.Map;
 import java.util.stream.IntStream;
 
 /**
- * Makes sure that all ranks mean the same before they reduce anything: ranks that disagree would
- * mix up gradients, or wait for each other for ever. Each rank states what it registered, line by
- * line, and digests of the statements go round. Only where those differ does a statement, that of
- * the rank which most agree with, go to all; then the first few ranks that differ from it tell all
- * how, and every rank throws the same exception. So what is moved does not grow with the product of
- * ranks and parameters.
+ * Checks that all ranks registered the same parameters and configuration. Ranks that disagree would
+ * mix up gradients, or wait for each other indefinitely. Each rank describes its registration, line
+ * by line, and the ranks gather digests of these descriptions. Only if digests differ is one
+ * description, that of the largest group of agreeing ranks, broadcast to all. The first few ranks
+ * that differ from it then broadcast their first difference, and every rank throws the same
+ * exception. The data moved therefore does not grow with the product of ranks and parameters.
  */
 final class ParameterConsistency {
-  private static final int MOST_RANKS_TOLD = 4;
+  private static final int MAX_RANKS_SHOWN = 4;
 
-  /** Of a line, what a message has of its beginning and of its end, where the type stands. */
+  /** A long line is abbreviated to its beginning and its end, which contains the type. */
   private static final int LINE_BEGINNING = 160;
 
   private static final int LINE_END = 40;
 
-  /** Has room for any difference: two lines of 3 bytes a character, and the ranks. */
+  /** Enough for any difference: two lines of at most 3 bytes a character, and the ranks. */
   private static final int DIFFERENCE_BYTES = 2048;
 
   private final Communicator communicator;
@@ -45,33 +45,33 @@ final class ParameterConsistency {
   }
 
   /**
-   * Waits until all ranks have stated what they have.
+   * Waits for the descriptions of all ranks and compares them.
    *
-   * @param statement what this rank has, line by line
-   * @throws IllegalArgumentException on every rank, if they do not all state the same
+   * @param statement this rank's description, line by line
+   * @throws IllegalArgumentException on every rank, if the descriptions differ
    */
   static void check(Communicator communicator, Stream stream, List<String> statement) {
     new ParameterConsistency(communicator, stream).check(statement);
   }
 
   private void check(List<String> statement) {
-    byte[] mine = String.join("\n", statement).getBytes(StandardCharsets.UTF_8);
-    List<ByteBuffer> digests = gathered(digest(mine));
+    byte[] own = String.join("\n", statement).getBytes(StandardCharsets.UTF_8);
+    List<ByteBuffer> digests = allGather(digest(own));
     int most = mostAgreed(digests);
     int[] differing =
         IntStream.range(0, digests.size())
             .filter(rank -> !digests.get(rank).equals(digests.get(most)))
             .toArray();
     if (differing.length > 0) {
-      byte[] agreed = communicator.rank() == most ? mine : new byte[digests.get(most).getInt(0)];
+      byte[] agreed = communicator.rank() == most ? own : new byte[digests.get(most).getInt(0)];
       broadcast(agreed, most);
       throw new IllegalArgumentException(
           "the ranks registered different parameters: "
-              + differences(differing, lines(mine), most, lines(agreed)));
+              + differences(differing, lines(own), most, lines(agreed)));
     }
   }
 
-  /** Returns the lines as all read them, this rank its own too: bytes do not keep every text. */
+  /** Decodes the lines; all ranks decode, including the sender, as UTF-8 may not round-trip. */
   private static List<String> lines(byte[] statement) {
     return Arrays.asList(new String(statement, StandardCharsets.UTF_8).split("\n"));
   }
@@ -85,37 +85,37 @@ final class ParameterConsistency {
           .put(digest)
           .array();
     } catch (NoSuchAlgorithmException e) {
-      throw new IllegalStateException("every Java platform has SHA-256", e);
+      throw new IllegalStateException("every Java platform provides SHA-256", e);
     }
   }
 
-  /** Returns the lowest rank whose digest no other has more ranks for. */
+  /** Returns the lowest rank that has the most frequent digest. */
   private static int mostAgreed(List<ByteBuffer> digests) {
     Map<ByteBuffer, Integer> ranksAgreeing = new LinkedHashMap<>();
     digests.forEach(digest -> ranksAgreeing.merge(digest, 1, Integer::sum));
-    // The first of several that are equal, which is that of the lowest rank.
+    // Of equal counts, Collections.max returns the first: that of the lowest rank.
     Map.Entry<ByteBuffer, Integer> most =
         Collections.max(ranksAgreeing.entrySet(), Map.Entry.comparingByValue());
     return digests.indexOf(most.getKey());
   }
 
-  /** Gives every rank each rank's bytes, of which all have as many. */
-  private List<ByteBuffer> gathered(byte[] mine) {
+  /** All-gathers bytes; every rank passes the same number. */
+  private List<ByteBuffer> allGather(byte[] own) {
     int size = communicator.size();
-    byte[] all = new byte[Math.multiplyExact(size, mine.length)];
-    try (Buffer send = communicator.newBuffer(DataType.UINT8, mine.length);
+    byte[] all = new byte[Math.multiplyExact(size, own.length)];
+    try (Buffer send = communicator.newBuffer(DataType.UINT8, own.length);
         Buffer recv = communicator.newBuffer(DataType.UINT8, all.length)) {
-      send.copyFromAsync(MemorySegment.ofArray(mine), stream);
+      send.copyFromAsync(MemorySegment.ofArray(own), stream);
       communicator.allGather(send, recv, stream);
       Reducer.await(communicator, stream);
       recv.copyTo(MemorySegment.ofArray(all), stream);
     }
     return IntStream.range(0, size)
-        .mapToObj(rank -> ByteBuffer.wrap(all, rank * mine.length, mine.length).slice())
+        .mapToObj(rank -> ByteBuffer.wrap(all, rank * own.length, own.length).slice())
         .toList();
   }
 
-  /** Gives every rank the root's bytes, in place; all have as many. */
+  /** Broadcasts the root's bytes in place; every rank passes the same number. */
   private void broadcast(byte[] bytes, int root) {
     try (Buffer buffer = communicator.newBuffer(DataType.UINT8, bytes.length)) {
       buffer.copyFromAsync(MemorySegment.ofArray(bytes), stream);
@@ -125,24 +125,24 @@ final class ParameterConsistency {
     }
   }
 
-  /** Returns what sets ranks apart from the rank that most agree with, in their own words. */
+  /** Returns how ranks differ from the rank {@code most}; each describes its own difference. */
   private String differences(
       int[] differing, List<String> statement, int most, List<String> agreed) {
-    List<String> told = new ArrayList<>();
-    for (int rank : Arrays.copyOf(differing, Math.min(differing.length, MOST_RANKS_TOLD))) {
-      byte[] words = new byte[DIFFERENCE_BYTES];
+    List<String> differences = new ArrayList<>();
+    for (int rank : Arrays.copyOf(differing, Math.min(differing.length, MAX_RANKS_SHOWN))) {
+      byte[] bytes = new byte[DIFFERENCE_BYTES];
       if (rank == communicator.rank()) {
         byte[] own = difference(rank, statement, most, agreed).getBytes(StandardCharsets.UTF_8);
-        System.arraycopy(own, 0, words, 0, own.length);
+        System.arraycopy(own, 0, bytes, 0, own.length);
       }
-      broadcast(words, rank);
-      told.add(new String(words, StandardCharsets.UTF_8).replace("\0", ""));
+      broadcast(bytes, rank);
+      differences.add(new String(bytes, StandardCharsets.UTF_8).replace("\0", ""));
     }
-    if (differing.length > MOST_RANKS_TOLD) {
-      int more = differing.length - MOST_RANKS_TOLD;
-      told.add(more == 1 ? "1 more rank differs" : more + " more ranks differ");
+    if (differing.length > MAX_RANKS_SHOWN) {
+      int more = differing.length - MAX_RANKS_SHOWN;
+      differences.add(more == 1 ? "1 more rank differs" : more + " more ranks differ");
     }
-    return String.join("; ", told);
+    return String.join("; ", differences);
   }
 
   private static String difference(

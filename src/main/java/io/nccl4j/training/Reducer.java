@@ -15,40 +15,43 @@ import java.util.Objects;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * What both reducers have in common: gradients lie in buckets, and each bucket is reduced on a
- * stream of the reducer's own as soon as backward has computed the last of its gradients.
+ * Reduces gradients in buckets while backward still runs: each bucket is reduced on the reducer's
+ * own stream as soon as backward has computed the last of its gradients.
  *
- * <p>A step is: backward, with {@link #markReady} for each parameter when the stream that computes
- * its gradient has got that work; {@link #finish}; the optimiser. From its mark until {@code
- * finish} a gradient belongs to the reducer; after it, to the caller, who also zeroes it. Buckets
- * are launched in the same order on every rank, whatever order gradients become ready in: one waits
- * until those before it have been launched.
+ * <p>A step consists of backward, with {@link #markReady} for each parameter once the computation
+ * of its gradient has been enqueued; {@link #finish}; and the optimiser. A gradient belongs to the
+ * reducer from {@code markReady} until {@code finish}, and to the caller afterwards, who also
+ * zeroes it. Buckets are launched in the same order on every rank, independent of the order in
+ * which gradients become ready: a bucket waits until all earlier ones have been launched.
  *
- * <p>Every rank makes a reducer of the same parameters in the same order, and takes the same steps.
- * Making one waits until all ranks have said what they registered; if they differ, each is told
- * which rank does and how. Parameters then have rank 0's values everywhere.
+ * <p>Every rank creates its reducer with the same parameters in the same order, and runs the same
+ * steps. Creation compares the registered parameters of all ranks; if they differ, every rank
+ * throws an exception that names the ranks and the difference. Creation also copies rank 0's
+ * parameters to all ranks.
  *
- * <p>Gradients may come from several streams. The caller orders those other than the one that
- * {@code finish} was given after it, before they touch gradients again.
+ * <p>Gradients may be computed on several streams. The stream passed to {@code finish} waits for
+ * the reduction; the caller makes the other streams wait for it before they access gradients again.
  *
- * <p>Threading: one thread at a time may use a reducer, and it need not always be the same one, so
- * the marks may come from the thread of an autograd engine while the one that called backward waits
- * for it. A second thread that meets the first is refused. From a step's first mark until {@code
- * finish} nobody else uses the communicator, since its operations must come in one order on all
- * ranks. No call waits for the device, but for making and closing.
+ * <p>Threading: one thread at a time may use a reducer, not necessarily always the same one, so an
+ * autograd engine's thread may mark gradients while the thread that called backward waits for it. A
+ * concurrent call by a second thread throws. From a step's first mark until {@code finish} nothing
+ * else may use the communicator, since all ranks must enqueue operations in the same order. Only
+ * creating and closing a reducer wait for the device.
  *
- * <p>Ownership: communicator, parameters and the streams that are passed in stay the caller's, who
- * keeps them open until the reducer is closed. Buckets, events and the {@link #stream communication
- * stream} are the reducer's, which is closed before the communicator.
+ * <p>Ownership: the caller owns the communicator, the parameters and the streams passed in, and
+ * keeps them open until the reducer is closed. The reducer owns the buckets, the events and the
+ * {@link #stream communication stream}; close it before the communicator.
  *
- * <p>Once launching a bucket has failed, this rank is no longer in step with the others: every
- * later call but {@link #close} is refused with that cause.
+ * <p>Once launching a bucket has failed, this rank is out of step with the others: every later call
+ * except {@link #close} throws an exception with that cause.
  */
 public abstract sealed class Reducer implements AutoCloseable
     permits GradientReducer, ShardedReducer {
-  private static final int MOST_NAMES_TOLD = 8;
+  private static final int MAX_NAMES_SHOWN = 8;
 
-  /** So much longer we wait than a collective may, which names the ranks that it waits for. */
+  /**
+   * Added to the communicator's timeout, so that the collective times out first and names ranks.
+   */
   private static final Duration GRACE = Duration.ofSeconds(5);
 
   private final Communicator communicator;
@@ -67,7 +70,7 @@ public abstract sealed class Reducer implements AutoCloseable
   private Throwable failure;
   private boolean closed;
 
-  /** Makes buckets with so many parts of equal size, once all ranks have registered the same. */
+  /** Checks that all ranks registered the same parameters, and allocates the buckets. */
   Reducer(
       Communicator communicator,
       List<Parameter> parameters,
@@ -79,7 +82,7 @@ public abstract sealed class Reducer implements AutoCloseable
     Objects.requireNonNull(config, "config");
     this.communicator = communicator;
     this.config = config;
-    checkNoGroup("making a reducer");
+    checkNoGroup("creating a reducer");
     checkUsable(ready, "a reducer");
     this.parameters = ParameterChecks.checked(parameters, communicator);
     try {
@@ -101,7 +104,7 @@ public abstract sealed class Reducer implements AutoCloseable
     }
   }
 
-  /** Waits for a stream of collectives, each of which has told by then which rank is missing. */
+  /** Waits for a stream of collectives, long enough for them to time out and name missing ranks. */
   static void await(Communicator communicator, Stream stream) {
     stream.synchronize(communicator.config().timeout().plus(GRACE));
   }
@@ -115,7 +118,7 @@ public abstract sealed class Reducer implements AutoCloseable
     return lines;
   }
 
-  /** Gives every rank rank 0's parameters; if that fails, gives back what has been made. */
+  /** Broadcasts rank 0's parameters; if that fails, releases all resources. */
   final void start(Stream ready) {
     try {
       follow(ready);
@@ -124,7 +127,7 @@ public abstract sealed class Reducer implements AutoCloseable
         bucket.clear(stream);
       }
       prepare();
-      // Waited for here, since any stream may come with the first gradient.
+      // Any stream may compute the first gradient, so wait here.
       await(communicator, stream);
     } catch (Throwable cause) {
       resources.closeAfter(cause);
@@ -132,21 +135,21 @@ public abstract sealed class Reducer implements AutoCloseable
     }
   }
 
-  /** Enqueues what else is to be done with the parameters before the first step. */
+  /** Enqueues further work on the parameters before the first step. */
   void prepare() {
-    // Nothing in most reducers.
+    // Nothing by default.
   }
 
   /**
-   * Says that a gradient will be there when a stream has done what it has been given so far, and
-   * launches every bucket whose turn it is.
+   * Marks a gradient as ready once a stream has completed the work enqueued on it so far, and
+   * launches every bucket that is complete and next in order.
    *
    * @param parameter a parameter of this reducer, not yet marked in this step
-   * @param source the stream that computes the gradient, of this rank's device; best the same
-   *     object each time, since each of a bucket's streams costs an event
-   * @throws IllegalArgumentException if the parameter is not this reducer's, or the stream of
+   * @param source the stream that computes the gradient, on this rank's device; preferably always
+   *     the same object, since each distinct stream of a bucket costs an event
+   * @throws IllegalArgumentException if the parameter is not this reducer's, or the stream is on
    *     another device
-   * @throws IllegalStateException if the parameter is marked already, the reducer or the stream is
+   * @throws IllegalStateException if the parameter is already marked, the reducer or the stream is
    *     closed, another thread is using the reducer, or this thread has a group open
    * @throws io.nccl4j.NcclException if launching a bucket failed
    * @throws io.nccl4j.CudaException if launching a bucket failed
@@ -156,7 +159,7 @@ public abstract sealed class Reducer implements AutoCloseable
     try {
       BucketEntry entry = entry(parameter);
       checkUsable(source, "markReady");
-      checkParametersAreThere();
+      checkParametersGathered();
       if (paused) {
         entry.accumulate(source);
       } else {
@@ -170,14 +173,14 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   /**
-   * Marks all parameters {@link #markReady} at once: for a backward that tells of nothing in
-   * between.
+   * Calls {@link #markReady} for all parameters, for a backward that does not report individual
+   * gradients.
    *
-   * @param source the stream that computes the gradients, of this rank's device
-   * @throws IllegalArgumentException as {@code ready} does
-   * @throws IllegalStateException as {@code ready} does
-   * @throws io.nccl4j.NcclException as {@code ready} does
-   * @throws io.nccl4j.CudaException as {@code ready} does
+   * @param source the stream that computes the gradients, on this rank's device
+   * @throws IllegalArgumentException as {@code markReady} does
+   * @throws IllegalStateException as {@code markReady} does
+   * @throws io.nccl4j.NcclException as {@code markReady} does
+   * @throws io.nccl4j.CudaException as {@code markReady} does
    */
   public final void allReady(Stream source) {
     for (Parameter parameter : parameters.reversed()) {
@@ -185,11 +188,13 @@ public abstract sealed class Reducer implements AutoCloseable
     }
   }
 
-  /** Takes a gradient into its bucket, and launches each bucket whose turn has come. */
-  private void take(BucketEntry member, Stream source) {
+  /**
+   * Adds a gradient to its bucket, and launches all buckets that are complete and next in order.
+   */
+  private void take(BucketEntry entry, Stream source) {
     try {
       marked++;
-      member.home().take(source);
+      entry.buffer().take(source);
       while (bucketsLaunched < buckets.length && buckets[bucketsLaunched].complete()) {
         BucketBuffer next = buckets[bucketsLaunched];
         next.gather(stream);
@@ -206,19 +211,19 @@ public abstract sealed class Reducer implements AutoCloseable
   abstract void reduce(BucketBuffer bucket);
 
   /**
-   * Ends backward: what a stream is given from now on waits until all buckets are reduced. The host
-   * does not wait. The next mark begins the next step.
+   * Ends backward: work enqueued on a stream from now on waits until all buckets are reduced. The
+   * host does not wait. The next mark begins the next step.
    *
-   * <p>Unmarked parameters are refused, and nothing is done then, so that they can still be marked;
-   * or, where {@link ReducerConfig#findUnusedParameters} says so, they contribute zeros, unless
-   * they were marked since the last {@code finish} {@link #noSync}: then what has accumulated. One
-   * that no rank has used gets zeros.
+   * <p>If parameters are unmarked, this method throws and has no effect, so that they can still be
+   * marked. If {@link ReducerConfig#findUnusedParameters} is set, unmarked parameters contribute
+   * zeros instead, or the accumulated gradient if they were marked within {@link #noSync} since the
+   * last {@code finish}. A parameter that no rank has used gets a zero gradient.
    *
-   * @param reader the stream that the optimiser uses, of this rank's device
-   * @throws IllegalArgumentException if the stream is of another device
-   * @throws IllegalStateException if parameters are not marked and must be, the reducer or the
-   *     stream is closed, another thread is using the reducer, this thread has a group open, or it
-   *     is within {@code noSync}
+   * @param reader the stream that the optimiser uses, on this rank's device
+   * @throws IllegalArgumentException if the stream is on another device
+   * @throws IllegalStateException if parameters are unmarked and {@code findUnusedParameters} is
+   *     not set, the reducer or the stream is closed, another thread is using the reducer, this
+   *     thread has a group open, or the call is within {@code noSync}
    * @throws io.nccl4j.NcclException if launching a bucket failed
    * @throws io.nccl4j.CudaException if launching a bucket failed
    */
@@ -226,10 +231,10 @@ public abstract sealed class Reducer implements AutoCloseable
     enter("finish");
     try {
       checkUsable(reader, "finish");
-      checkParametersAreThere();
+      checkParametersGathered();
       if (paused) {
         throw new IllegalStateException(
-            "finish was called within noSync; a step is finished outside of it");
+            "finish was called within noSync; call it after noSync has returned");
       }
       if (marked < parameters.size()) {
         contributeUnused(reader);
@@ -244,7 +249,8 @@ public abstract sealed class Reducer implements AutoCloseable
   private void contributeUnused(Stream reader) {
     if (!config.findUnusedParameters()) {
       throw new IllegalStateException(
-          "in step %d %d of %d parameters are not marked ready: %s; mark each, or allow unused ones with ReducerConfig.withFindUnusedParameters(true)"
+          ("in step %d %d of %d parameters are not marked ready: %s; mark each, or allow unused"
+                  + " ones with ReducerConfig.withFindUnusedParameters(true)")
               .formatted(step, parameters.size() - marked, parameters.size(), unmarked()));
     }
     for (BucketBuffer bucket : buckets) {
@@ -262,10 +268,10 @@ public abstract sealed class Reducer implements AutoCloseable
             .filter(parameter -> !entries.get(parameter).marked())
             .map(parameter -> "'" + parameter.name() + "'")
             .toList();
-    String told = String.join(", ", names.subList(0, Math.min(names.size(), MOST_NAMES_TOLD)));
-    return names.size() <= MOST_NAMES_TOLD
-        ? told
-        : told + " and " + (names.size() - MOST_NAMES_TOLD) + " more";
+    String shown = String.join(", ", names.subList(0, Math.min(names.size(), MAX_NAMES_SHOWN)));
+    return names.size() <= MAX_NAMES_SHOWN
+        ? shown
+        : shown + " and " + (names.size() - MAX_NAMES_SHOWN) + " more";
   }
 
   private void beginStep() {
@@ -278,24 +284,24 @@ public abstract sealed class Reducer implements AutoCloseable
     stepFinished();
   }
 
-  /** Learns that the gradients are reduced, in the order of the streams. */
+  /** Called at the end of {@link #finish}, when all reductions have been enqueued. */
   void stepFinished() {
-    // Most reducers are ready for the next step.
+    // Nothing by default.
   }
 
-  /** Throws if the parameters are not yet what the step before has made of them. */
-  void checkParametersAreThere() {
-    // Most reducers leave the parameters alone.
+  /** Throws if the parameters updated by the previous step have not been gathered. */
+  void checkParametersGathered() {
+    // Nothing by default.
   }
 
   /**
-   * Runs a backward whose gradients are only accumulated, by whoever computes them: nothing is
-   * reduced. For all but the last part of a batch that is worked on in parts. Marks in it are
-   * accepted and launch nothing, so that hooks need not know; they may come from other threads, but
-   * not after this has returned.
+   * Runs a backward without reduction, for gradient accumulation: use it for all but the last
+   * micro-batch of a step. The backward accumulates the gradients itself. Within it, {@link
+   * #markReady} is accepted and launches nothing, so hooks need not distinguish; it may be called
+   * from other threads, but not after this method has returned.
    *
-   * @param backward the work
-   * @throws IllegalStateException if parameters are marked in this step already, the reducer is
+   * @param backward runs the backward
+   * @throws IllegalStateException if parameters are already marked in this step, the reducer is
    *     closed, another thread is using it, or this thread has a group open
    */
   public final void noSync(Runnable backward) {
@@ -311,10 +317,10 @@ public abstract sealed class Reducer implements AutoCloseable
   private boolean pause() {
     enter("noSync");
     try {
-      checkParametersAreThere();
+      checkParametersGathered();
       if (marked > 0) {
         throw new IllegalStateException(
-            "noSync comes before the marks of a step; in step %d %d parameters are marked already"
+            "noSync must precede the marks of a step; in step %d %d parameters are already marked"
                 .formatted(step, marked));
       }
       boolean before = paused;
@@ -326,9 +332,9 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   /**
-   * {@return where backward leaves the gradient of a parameter: its part of a bucket, or what it
-   * was registered with} A part of a bucket is zero at first, and the caller's to zero after each
-   * step.
+   * {@return the buffer that backward writes the gradient of a parameter to: a slice of a bucket,
+   * or the buffer it was registered with} A slice of a bucket is initially zero; the caller zeroes
+   * it after each step.
    *
    * @param parameter a parameter of this reducer
    * @throws IllegalArgumentException if the parameter is not this reducer's
@@ -337,44 +343,44 @@ public abstract sealed class Reducer implements AutoCloseable
     return entry(parameter).gradient();
   }
 
-  /** {@return the parameters, as they were registered} */
+  /** {@return the parameters, in the order of registration} */
   public final List<Parameter> parameters() {
     return parameters;
   }
 
-  /** {@return the buckets, in the order in which they are launched} */
+  /** {@return the buckets, in launch order} */
   public final List<Bucket> buckets() {
     return Arrays.stream(buckets).map(BucketBuffer::bucket).toList();
   }
 
-  /** {@return how many buckets have been launched in this step} */
+  /** {@return the number of buckets launched so far in this step} */
   public final int bucketsLaunched() {
     return bucketsLaunched;
   }
 
-  /** {@return the stream on which buckets are reduced: to wait for, or to trace, not to close} */
+  /** {@return the stream on which buckets are reduced, to wait for or to trace; do not close it} */
   public final Stream stream() {
     return stream;
   }
 
-  /** {@return the communicator that the buckets are reduced with} */
+  /** {@return the communicator that reduces the buckets} */
   public final Communicator communicator() {
     return communicator;
   }
 
-  /** Makes the communication stream wait for what another stream has been given. */
+  /** Makes the communication stream wait for the work enqueued on another stream. */
   final void follow(Stream other) {
     other.record(handOver);
     stream.waitFor(handOver);
   }
 
-  /** Makes another stream wait for what the communication stream has been given. */
+  /** Makes another stream wait for the work enqueued on the communication stream. */
   final void handOver(Stream other) {
     stream.record(handOver);
     other.waitFor(handOver);
   }
 
-  final BucketBuffer[] memories() {
+  final BucketBuffer[] bucketBuffers() {
     return buckets;
   }
 
@@ -382,18 +388,18 @@ public abstract sealed class Reducer implements AutoCloseable
     return resources;
   }
 
-  /** Remembers why this rank is no longer in step with the others. */
+  /** Records why this rank is out of step with the others. */
   final void fail(Throwable cause) {
     failure = cause;
   }
 
-  /** Lets this thread in, if nobody else is and the reducer can be used. */
+  /** Acquires the reducer for this thread, or throws if it is in use, closed or failed. */
   final void enter(String call) {
     Thread current = Thread.currentThread();
     Thread other = user.compareAndExchange(null, current);
     if (other != null) {
       throw new IllegalStateException(
-          "%s was called by %s while %s uses the reducer; one thread at a time may: %s"
+          "%s was called by %s while %s uses the reducer; only one thread at a time may use it: %s"
               .formatted(call, current, other, this));
     }
     boolean entered = false;
@@ -427,7 +433,7 @@ public abstract sealed class Reducer implements AutoCloseable
   private static void checkNoGroup(String call) {
     if (Group.running()) {
       throw new IllegalStateException(
-          call + " is not possible within Group.run, which would keep its operations");
+          call + " is not possible within Group.run, which would defer its operations");
     }
   }
 
@@ -435,17 +441,18 @@ public abstract sealed class Reducer implements AutoCloseable
     BucketEntry entry = entries.get(Objects.requireNonNull(parameter, "parameter"));
     if (entry == null) {
       throw new IllegalArgumentException(
-          "parameter %s is not one of this reducer's; pass what it was made with: %s"
+          "parameter %s is not one of this reducer's; pass a parameter it was created with: %s"
               .formatted(parameter, this));
     }
     return entry;
   }
 
-  private void checkUnmarked(BucketEntry member) {
-    if (member.marked()) {
+  private void checkUnmarked(BucketEntry entry) {
+    if (entry.marked()) {
       throw new IllegalStateException(
-          "parameter '%s' is marked ready twice in step %d; it may be once between two calls of finish"
-              .formatted(member.parameter().name(), step));
+          ("parameter '%s' is marked ready twice in step %d; mark it once between two calls of"
+                  + " finish")
+              .formatted(entry.parameter().name(), step));
     }
   }
 
@@ -463,18 +470,18 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   /**
-   * Waits for what has been launched, for at most the communicator's timeout and 5 seconds, and
-   * gives back what the reducer has made. The caller has synchronised the streams whose work uses
-   * gradients that live in buckets. Idempotent. What could not be waited for, because a rank did
-   * not come, is given back when the communicator is closed or aborted.
+   * Waits for launched reductions, for at most the communicator's timeout plus 5 seconds, and
+   * releases the reducer's resources. The caller must have synchronized the streams whose work uses
+   * gradients stored in buckets. Idempotent. If the wait fails because a rank is missing, memory
+   * still in use is freed when the communicator is closed or aborted.
    *
-   * @throws IllegalStateException if another thread is using the reducer; nothing is done then
-   * @throws io.nccl4j.NcclException if a reduction failed, or the time has passed
+   * @throws IllegalStateException if another thread is using the reducer, which stays open
+   * @throws io.nccl4j.NcclException if a reduction failed or the wait timed out
    * @throws io.nccl4j.CudaException if work on the device failed
    */
   @Override
   public final void close() {
-    if (!end()) {
+    if (!markClosed()) {
       return;
     }
     try {
@@ -488,8 +495,8 @@ public abstract sealed class Reducer implements AutoCloseable
     resources.close();
   }
 
-  /** Returns whether the caller is the one to give everything back. */
-  private boolean end() {
+  /** Returns true for the first caller, which must release the resources. */
+  private boolean markClosed() {
     Thread other = user.compareAndExchange(null, Thread.currentThread());
     if (other != null) {
       throw new IllegalStateException(

@@ -1,14 +1,15 @@
 package io.nccl4j.training;
 
 /**
- * How a reducer divides and checks; the same on every rank. Immutable: each {@code with} method
+ * The configuration of a reducer; the same on every rank. Immutable: each {@code with} method
  * returns a changed copy.
  *
- * @param bucketBytes a bucket takes gradients until it has at least so many bytes; positive
- * @param firstBucketBytes the same for the first bucket of each type, which is smaller so that
- *     there is something to send early; positive
- * @param findUnusedParameters whether a step may leave parameters unmarked; they then contribute
- *     zeros. If not, {@link Reducer#finish} refuses and names them
+ * @param bucketBytes a bucket is filled with gradients until it has at least this many bytes;
+ *     positive
+ * @param firstBucketBytes the same for the first bucket of each type, usually smaller so that
+ *     communication starts early; positive
+ * @param findUnusedParameters whether a step may leave parameters unmarked, which then contribute
+ *     zeros. If not, {@link Reducer#finish} throws an exception that names them
  */
 public record ReducerConfig(long bucketBytes, long firstBucketBytes, boolean findUnusedParameters) {
   private static final ReducerConfig DEFAULTS = new ReducerConfig(25L << 20, 1L << 20, false);
@@ -35,27 +36,27 @@ public record ReducerConfig(long bucketBytes, long firstBucketBytes, boolean fin
   }
 
   /**
-   * {@return a copy with another size of buckets}
+   * {@return a copy with another bucket size}
    *
    * @param value in bytes; positive
-   * @throws IllegalArgumentException if the value is not allowed
+   * @throws IllegalArgumentException if the value is not positive
    */
   public ReducerConfig withBucketBytes(long value) {
     return new ReducerConfig(value, firstBucketBytes, findUnusedParameters);
   }
 
   /**
-   * {@return a copy with another size of the first bucket}
+   * {@return a copy with another size of the first bucket of each type}
    *
    * @param value in bytes; positive
-   * @throws IllegalArgumentException if the value is not allowed
+   * @throws IllegalArgumentException if the value is not positive
    */
   public ReducerConfig withFirstBucketBytes(long value) {
     return new ReducerConfig(bucketBytes, value, findUnusedParameters);
   }
 
   /**
-   * {@return a copy that allows unmarked parameters or not}
+   * {@return a copy that does or does not allow unmarked parameters}
    *
    * @param value whether a step may leave parameters unmarked
    */

@@ -10,9 +10,9 @@ import java.util.List;
 import java.util.Objects;
 
 /**
- * Gives each rank the average of its own part of the gradients, lets it step on that part of the
- * parameters alone, and then gathers the parameters: ZeRO's way, in which the state of the
- * optimiser is divided among the ranks, while parameters and gradients stay whole on each.
+ * Averages for each rank its own part of the gradients, lets the rank update that part of the
+ * parameters alone, and then gathers the parameters. As in ZeRO, the optimiser state is divided
+ * among the ranks; each rank keeps all parameters and gradients.
  *
  * {@snippet :
  * try (ShardedReducer reducer =
@@ -29,12 +29,12 @@ import java.util.Objects;
  * }
  * }
  *
- * <p>A step ends with {@link #gatherParameters}, which uses the buckets once more: gradients that
- * live in them are zero afterwards, as is {@link Shard#gradients}. Gradients that are copied into
- * their buckets are left as backward made them.
+ * <p>A step ends with {@link #gatherParameters}, which reuses the buckets: gradients stored in them
+ * are zero afterwards, as is {@link Shard#gradients}. Gradients that are copied into buckets keep
+ * the values that backward computed.
  *
- * <p>The shards are made from rank 0's parameters when the reducer is. Whoever changes parameters
- * otherwise, such as by loading a checkpoint, makes a new reducer.
+ * <p>The shards are copied from rank 0's parameters when the reducer is created. After changing
+ * parameters by other means, such as loading a checkpoint, create a new reducer.
  */
 public final class ShardedReducer extends Reducer {
   private final List<Shard> shards = new ArrayList<>();
@@ -47,26 +47,27 @@ public final class ShardedReducer extends Reducer {
   }
 
   /**
-   * Makes a reducer, gives every rank rank 0's parameters, and takes this rank's part of them.
-   * Every rank calls it, and waits for the others for at most the communicator's timeout and 5
-   * seconds.
+   * Creates a reducer, broadcasts rank 0's parameters to all ranks, and copies this rank's part of
+   * them. Every rank calls this method and waits for the others, for at most the communicator's
+   * timeout plus 5 seconds.
    *
-   * @param communicator what the gradients are reduced with; in nobody else's use meanwhile
+   * @param communicator the communicator to reduce with; not used for anything else meanwhile
    * @param parameters the parameters, in the order in which forward uses them: their gradients are
-   *     expected in the reverse order. The list is not kept
-   * @param config how to divide and check
-   * @param stream the stream that has made the parameters, and that may use them next
+   *     expected in the reverse order. The list is copied
+   * @param config the bucket sizes and checks
+   * @param stream the stream that has written the parameters; its later work sees rank 0's values
    * @return the reducer, for the caller to close
-   * @throws IllegalArgumentException if there are no parameters, two have one name or share memory,
-   *     one or the stream is of another device, one is of a float8 type that cannot be reduced
-   *     here, or, on every rank, if the ranks registered different parameters or configurations
+   * @throws IllegalArgumentException if there are no parameters, two have the same name or share
+   *     memory, a parameter or the stream is on another device, a parameter has a float8 type that
+   *     cannot be reduced here, or, on every rank, if the ranks registered different parameters or
+   *     configurations
    * @throws IllegalStateException if the communicator, the stream or a parameter's buffer is
    *     closed, or this thread has a group open
    * @throws NullPointerException if an argument or a parameter is null
-   * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time; on the reference it names
-   *     those that did not
+   * @throws io.nccl4j.NcclTimeoutException if not all ranks arrived in time; on the reference
+   *     backend it names the missing ranks
    * @throws io.nccl4j.NcclException if the library failed
-   * @throws io.nccl4j.CudaException if there is not enough memory, or the runtime refuses
+   * @throws io.nccl4j.CudaException if memory is exhausted or a CUDA call fails
    */
   public static ShardedReducer open(
       Communicator communicator, List<Parameter> parameters, ReducerConfig config, Stream stream) {
@@ -78,7 +79,7 @@ public final class ShardedReducer extends Reducer {
   @Override
   void prepare() {
     int size = communicator().size();
-    for (BucketBuffer bucket : memories()) {
+    for (BucketBuffer bucket : bucketBuffers()) {
       long count = bucket.memory().count() / size;
       long offset = count * communicator().rank();
       Buffer values =
@@ -113,50 +114,53 @@ public final class ShardedReducer extends Reducer {
   }
 
   @Override
-  void checkParametersAreThere() {
+  void checkParametersGathered() {
     if (!gathered) {
       throw new IllegalStateException(
-          "the parameters of the last step are not gathered; call gather after the optimiser's step, before the next backward");
+          "the parameters of the last step are not gathered; call gatherParameters after the"
+              + " optimiser's step, before the next backward");
     }
   }
 
   /**
-   * Gives every rank all parts of the parameters, once a stream has done what it has been given so
-   * far; what it is given from now on waits for that. The host does not wait.
+   * Distributes all shards of the parameters to every rank, once a stream has completed the work
+   * enqueued on it so far; later work on that stream waits for it. The host does not wait.
    *
-   * @param stepped the stream that changes {@link Shard#values}, and that may use the parameters
-   *     next; of this rank's device
-   * @throws IllegalArgumentException if the stream is of another device
-   * @throws IllegalStateException if no {@link #finish} came before, the reducer or the stream is
-   *     closed, another thread is using the reducer, or this thread has a group open
+   * @param stream the stream that updates {@link Shard#values}, on this rank's device; its later
+   *     work sees all parameters
+   * @throws IllegalArgumentException if the stream is on another device
+   * @throws IllegalStateException if no {@link #finish} precedes this call in the step, the reducer
+   *     or the stream is closed, another thread is using the reducer, or this thread has a group
+   *     open
    * @throws io.nccl4j.NcclException if the library failed
-   * @throws io.nccl4j.CudaException if the runtime refuses
+   * @throws io.nccl4j.CudaException if a CUDA call fails
    */
-  public void gatherParameters(Stream stepped) {
+  public void gatherParameters(Stream stream) {
     enter("gatherParameters");
     try {
-      checkUsable(stepped, "gatherParameters");
+      checkUsable(stream, "gatherParameters");
       if (gathered) {
         throw new IllegalStateException(
-            "gatherParameters comes after finish, once in each step; there are no new parameters to gather");
+            "gatherParameters must follow finish, once in each step; there are no new parameters to"
+                + " gather");
       }
-      gatherShards(stepped);
+      gatherShards(stream);
       gathered = true;
     } finally {
       leave();
     }
   }
 
-  private void gatherShards(Stream stepped) {
+  private void gatherShards(Stream updater) {
     try {
-      follow(stepped);
+      follow(updater);
       for (int i = 0; i < shards.size(); i++) {
-        BucketBuffer bucket = memories()[i];
+        BucketBuffer bucket = bucketBuffers()[i];
         communicator().allGather(shards.get(i).values(), bucket.memory(), stream());
         bucket.scatterValues(stream());
         bucket.clear(stream());
       }
-      handOver(stepped);
+      handOver(updater);
     } catch (RuntimeException | Error cause) {
       fail(cause);
       throw cause;

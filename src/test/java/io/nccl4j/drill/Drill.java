@@ -17,22 +17,22 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Cells of the drill whose ranks are threads of this process, all at the same time: each has a
- * communicator of three ranks, which have called one collective before.
+ * Runs cells of the drill at the same time, each with a communicator of three ranks which are
+ * threads of this process.
  */
 public final class Drill {
   private static final int RANKS = 3;
   private static final int VICTIM = 2;
   private static final int COUNT = 8;
-  private static final Duration LATENESS = Duration.ofMillis(300);
-  private static final long PATIENCE_SECONDS = 120;
+  private static final Duration DELAY = Duration.ofMillis(300);
+  private static final long TIMEOUT_SECONDS = 120;
 
   /**
-   * One cell, and how ranks 0 and 1 wait in it.
+   * One cell of the drill.
    *
    * @param config the configuration of its communicator
-   * @param warm whether the ranks call another collective before
-   * @param limit how long a rank waits for its stream, and then for an error
+   * @param warm whether the ranks complete another collective first
+   * @param limit the longest wait of a rank for its stream, and then for an error
    */
   public record Cell(
       Operation operation,
@@ -42,9 +42,9 @@ public final class Drill {
       Duration limit) {}
 
   /**
-   * How a cell has ended.
+   * The result of a cell.
    *
-   * @param outcomes those of ranks 0 and 1, and of rank 2 where it calls
+   * @param outcomes the outcomes of ranks 0 and 1, and of rank 2 if it makes the call
    */
   public record CellResult(Cell cell, List<Outcome> outcomes) {}
 
@@ -53,7 +53,7 @@ public final class Drill {
   // Cells warm up one after the other: all at once, they may need longer than their timeouts.
   private final CountDownLatch warmedBefore;
   private final CountDownLatch warmed = new CountDownLatch(RANKS);
-  // What a rank does when its call has ended would be news to the others.
+  // Holds back the clean-up of each rank, which could change the outcome of the others.
   private final CountDownLatch over = new CountDownLatch(RANKS);
 
   private Drill(Cell cell, List<Communicator> comms, CountDownLatch warmedBefore) {
@@ -62,13 +62,16 @@ public final class Drill {
     this.warmedBefore = warmedBefore;
   }
 
-  /** Runs cells; each test checks their outcomes. */
+  /** Runs cells and returns their outcomes, which the caller checks. */
   public static List<CellResult> run(Backend backend, List<Cell> cells) throws Exception {
     List<Drill> drills = new ArrayList<>();
     CountDownLatch warmedBefore = new CountDownLatch(0);
     for (Cell cell : cells) {
       Drill drill =
-          new Drill(cell, backend.newCommunicators(cell.config(), 0, 1, VICTIM), warmedBefore);
+          new Drill(
+              cell,
+              backend.newCommunicators(new int[] {0, 1, VICTIM}, cell.config()),
+              warmedBefore);
       drills.add(drill);
       warmedBefore = drill.warmed;
     }
@@ -78,7 +81,7 @@ public final class Drill {
       List<FutureTask<Outcome>> tasks = new ArrayList<>();
       for (int rank = 0; rank < RANKS; rank++) {
         int self = rank;
-        FutureTask<Outcome> task = new FutureTask<>(() -> drill.take(self, together));
+        FutureTask<Outcome> task = new FutureTask<>(() -> drill.runRank(self, together));
         Thread.ofPlatform().daemon().name("drill-rank-" + rank).start(task);
         tasks.add(task);
       }
@@ -88,7 +91,7 @@ public final class Drill {
     for (int i = 0; i < drills.size(); i++) {
       List<Outcome> outcomes = new ArrayList<>();
       for (FutureTask<Outcome> task : ranks.get(i)) {
-        Outcome outcome = task.get(PATIENCE_SECONDS, TimeUnit.SECONDS);
+        Outcome outcome = task.get(TIMEOUT_SECONDS, TimeUnit.SECONDS);
         if (outcome != null) {
           outcomes.add(outcome);
         }
@@ -98,45 +101,45 @@ public final class Drill {
     return results;
   }
 
-  /** Takes part as one rank; returns how its call has ended, or null if it makes none. */
-  private Outcome take(int rank, CyclicBarrier together) throws Exception {
+  /** Runs one rank; returns the outcome of its call, or null if it makes none. */
+  private Outcome runRank(int rank, CyclicBarrier together) throws Exception {
     Communicator comm = comms.get(rank);
     Outcome outcome;
     try (Stream stream = comm.newStream();
         DrillCall warming = new DrillCall(Operation.ALL_REDUCE, DataType.INT32, 1, comm, stream);
         DrillCall call = prepare(rank, comm, stream)) {
       // An allocation may wait for a collective of another cell, which waits for its ranks.
-      together.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
-      warmedBefore.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
+      together.await(TIMEOUT_SECONDS, TimeUnit.SECONDS);
+      warmedBefore.await(TIMEOUT_SECONDS, TimeUnit.SECONDS);
       try {
         if (cell.warm()) {
           warming.enqueue();
-          stream.synchronize(Duration.ofSeconds(PATIENCE_SECONDS));
+          stream.synchronize(Duration.ofSeconds(TIMEOUT_SECONDS));
         }
       } finally {
         warmed.countDown();
       }
-      together.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
+      together.await(TIMEOUT_SECONDS, TimeUnit.SECONDS);
       try {
-        outcome = act(rank, call, comm, stream);
+        outcome = callOrFail(rank, call, comm, stream);
       } finally {
         over.countDown();
-        over.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
+        over.await(TIMEOUT_SECONDS, TimeUnit.SECONDS);
         comm.abort();
-        endOf(stream);
+        finish(stream);
       }
     }
     return outcome;
   }
 
   private DrillCall prepare(int rank, Communicator comm, Stream stream) {
-    boolean odd = rank == VICTIM;
+    boolean victim = rank == VICTIM;
     Operation operation = cell.operation();
-    if (odd && cell.fault() == DrillFault.OTHER_OPERATION) {
+    if (victim && cell.fault() == DrillFault.OTHER_OPERATION) {
       operation = other(operation);
     }
-    boolean otherType = odd && cell.fault() == DrillFault.OTHER_TYPE;
-    boolean otherCount = odd && cell.fault() == DrillFault.OTHER_COUNT;
+    boolean otherType = victim && cell.fault() == DrillFault.OTHER_TYPE;
+    boolean otherCount = victim && cell.fault() == DrillFault.OTHER_COUNT;
     return new DrillCall(
         operation,
         otherType ? DataType.FLOAT32 : DataType.INT32,
@@ -150,12 +153,12 @@ public final class Drill {
     return operation == Operation.ALL_REDUCE ? Operation.ALL_GATHER : Operation.ALL_REDUCE;
   }
 
-  private Outcome act(int rank, DrillCall call, Communicator comm, Stream stream)
+  private Outcome callOrFail(int rank, DrillCall call, Communicator comm, Stream stream)
       throws InterruptedException {
     DrillFault fault = cell.fault();
     if (rank == VICTIM) {
       if (fault == DrillFault.LATE || fault == DrillFault.DEAD) {
-        Thread.sleep(LATENESS);
+        Thread.sleep(DELAY);
       }
       if (fault == DrillFault.DEAD) {
         comm.abort();
@@ -167,16 +170,16 @@ public final class Drill {
     return Outcome.of(call, comm, stream, fault != DrillFault.LATE, cell.limit());
   }
 
-  /** Waits for the end of work that an abort has ended, and closes the stream. */
-  private static void endOf(Stream stream) {
+  /** Waits for the work that an abort has ended, and closes the stream. */
+  private static void finish(Stream stream) {
     try {
-      stream.synchronize(Duration.ofSeconds(PATIENCE_SECONDS));
-    } catch (NcclException | CudaException told) {
-      // The stream tells of the abort, or of what has failed before.
+      stream.synchronize(Duration.ofSeconds(TIMEOUT_SECONDS));
+    } catch (NcclException | CudaException expected) {
+      // The stream reports the abort, or an earlier failure.
     }
     try {
       stream.close();
-    } catch (CudaException told) {
+    } catch (CudaException expected) {
       // As above.
     }
   }

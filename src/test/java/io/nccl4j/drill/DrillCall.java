@@ -12,8 +12,8 @@ import java.util.List;
 import java.util.stream.IntStream;
 
 /**
- * One rank's call of a collective, in memory that is allocated before: while other calls hang, an
- * allocation may wait for them. Every rank's data are the numbers from 100 times its rank on.
+ * One rank's call of a collective. Its memory is allocated in advance, because an allocation may
+ * wait for other calls that hang. A rank's data are consecutive integers starting at 100 * rank.
  */
 public final class DrillCall implements AutoCloseable {
   private final Operation operation;
@@ -24,7 +24,7 @@ public final class DrillCall implements AutoCloseable {
   private final Buffer send;
   private final Buffer recv;
 
-  /** Prepares a call; the root of a collective that has one is chosen so that rank 2 is needed. */
+  /** Prepares a call; if it has a root, the root is chosen so that rank 2 is needed. */
   public DrillCall(
       Operation operation, DataType type, int count, Communicator comm, Stream stream) {
     this.operation = operation;
@@ -40,7 +40,7 @@ public final class DrillCall implements AutoCloseable {
     stream.synchronize();
   }
 
-  /** The operations that all ranks call. */
+  /** Returns the collective operations. */
   public static List<Operation> collectives() {
     return Arrays.stream(Operation.values()).filter(each -> !each.pointToPoint()).toList();
   }
@@ -66,7 +66,7 @@ public final class DrillCall implements AutoCloseable {
     }
   }
 
-  /** Returns whether the call has given this rank what it must; where it gets nothing, zeros. */
+  /** Returns whether this rank has the expected result, or zeros if it receives none. */
   public boolean hasRightValues() {
     int[] values = new int[(int) recv.count()];
     recv.copyTo(MemorySegment.ofArray(values), stream);

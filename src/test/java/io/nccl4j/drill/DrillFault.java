@@ -1,6 +1,6 @@
 package io.nccl4j.drill;
 
-/** What rank 2 of 3 does while the others wait for it in a collective. */
+/** The behaviour of rank 2 of 3 while the other ranks wait for it in a collective. */
 public enum DrillFault {
   /** It does not call. */
   MISSING("missing"),
@@ -12,7 +12,7 @@ public enum DrillFault {
   OTHER_COUNT("another count"),
   /** It calls with another type of the same size. */
   OTHER_TYPE("another type"),
-  /** Its process is killed, or it aborts where all ranks are in one. */
+  /** Its process is killed; if all ranks share a process, it aborts. */
   DEAD("dead"),
   /** Its process is stopped. */
   STOPPED("stopped");

@@ -13,27 +13,27 @@ import java.util.List;
 import java.util.Set;
 import java.util.function.Predicate;
 
-/** The cells of one drill: checked, and written to {@code target/hang-drill}. */
+/** Checks the cells of one drill and writes them to {@code target/hang-drill}. */
 public final class DrillTable {
-  private final String where;
+  private final String backend;
   private final List<String> rows = new ArrayList<>();
   private final Set<String> cells = new HashSet<>();
   private final List<String> wrong = new ArrayList<>();
 
-  /** Begins the table of one backend and transport. */
-  public DrillTable(String where) {
-    this.where = where;
-    rows.add("| where | collective | rank 2 is | rank | ends with | ms | |");
+  /** Starts the table of one backend and transport. */
+  public DrillTable(String backend) {
+    this.backend = backend;
+    rows.add("| backend | collective | fault of rank 2 | rank | outcome | ms | note |");
     rows.add("|---|---|---|---|---|---|---|");
   }
 
   /**
-   * Adds how a cell has ended on one rank.
+   * Adds the outcome of a cell on one rank.
    *
-   * @param note what else there is to say of the cell
-   * @param right whether the outcome is what it must be
-   * @param least the least time that it may take, in milliseconds
-   * @param most the longest time that it may take, in milliseconds
+   * @param note a remark on the cell
+   * @param expected tests the text of the outcome
+   * @param least the shortest permitted time in milliseconds
+   * @param most the longest permitted time in milliseconds
    */
   public void add(
       Operation operation,
@@ -41,7 +41,7 @@ public final class DrillTable {
       int rank,
       Outcome outcome,
       String note,
-      Predicate<String> right,
+      Predicate<String> expected,
       long least,
       long most) {
     cells.add(operation + " " + fault + " " + note);
@@ -49,34 +49,35 @@ public final class DrillTable {
     String row =
         "| %s | %s | %s | %d | %s | %d | %s |"
             .formatted(
-                where, operation.method(), fault, rank, outcome.text(), outcome.millis(), note);
+                backend, operation.method(), fault, rank, outcome.text(), outcome.millis(), note);
     rows.add(row);
-    if (!right.test(outcome.text()) || !inTime) {
+    if (!expected.test(outcome.text()) || !inTime) {
       wrong.add(row + (inTime ? "" : " not between " + least + " and " + most + " ms"));
     }
   }
 
-  /** Adds a cell that there cannot be. */
+  /** Adds a cell that cannot occur. */
   public void addImpossible(Operation operation, DrillFault fault, String why) {
     cells.add(operation + " " + fault);
-    rows.add("| %s | %s | %s | - | - | - | %s |".formatted(where, operation.method(), fault, why));
+    rows.add(
+        "| %s | %s | %s | - | - | - | %s |".formatted(backend, operation.method(), fault, why));
   }
 
   /**
-   * Writes the table, and fails if a cell has ended in another way than it must.
+   * Writes the table, and fails if an outcome was not the expected one.
    *
-   * @param expected how many cells there are
+   * @param expected the number of cells
    */
   public void finish(int expected) {
     String text = String.join("\n", rows) + "\n";
-    Path file = Path.of("target", "hang-drill", where.replaceAll("[^a-zA-Z]+", "-") + ".md");
+    Path file = Path.of("target", "hang-drill", backend.replaceAll("[^a-zA-Z]+", "-") + ".md");
     try {
       Files.createDirectories(file.getParent());
       Files.writeString(file, text);
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
-    System.out.println("hang drill, " + where + ": " + cells.size() + " cells in " + file);
+    System.out.println("hang drill, " + backend + ": " + cells.size() + " cells in " + file);
     assertEquals(List.of(), wrong, () -> wrong.size() + " cells are wrong");
     assertEquals(expected, cells.size());
   }

@@ -9,21 +9,21 @@ import java.time.Duration;
 import java.util.Optional;
 
 /**
- * How a call has ended on one rank.
+ * The outcome of a call on one rank.
  *
- * @param text the error with its ranks, operation and number, or what else has happened
- * @param millis after how long
+ * @param text the error with its ranks, operation and sequence number, or another result
+ * @param millis the duration of the call in milliseconds
  */
 public record Outcome(String text, long millis) {
-  /** What a rank says whose call has succeeded with the values that it must have. */
-  public static final String RIGHT = "right values";
+  /** The text of a call that succeeded with the expected values. */
+  public static final String RIGHT = "correct values";
 
   /**
-   * Makes a call and waits for its end. A rank whose own part is done, though the others' is not,
-   * has its error from {@link Communicator#asyncError}.
+   * Makes a call and waits for its result. A rank whose own part succeeds although the others fail
+   * gets the error from {@link Communicator#asyncError}.
    *
-   * @param fails whether an error is to be waited for
-   * @param limit how long to wait at most for the stream, and then for the error
+   * @param fails whether to wait for an error
+   * @param limit the longest wait for the stream, and then for the error
    */
   public static Outcome of(
       DrillCall call, Communicator comm, Stream stream, boolean fails, Duration limit)
@@ -33,11 +33,11 @@ public record Outcome(String text, long millis) {
     try {
       call.enqueue();
       stream.synchronize(limit);
-      text = fails ? toldOf(comm, limit) : call.hasRightValues() ? RIGHT : "wrong values";
+      text = fails ? awaitAsyncError(comm, limit) : call.hasRightValues() ? RIGHT : "wrong values";
     } catch (NcclException e) {
       text = text(e);
     } catch (CudaException e) {
-      // A communicator whose failure may be the cause is suppressed in it.
+      // The failure of the communicator that may be the cause is suppressed in it.
       Throwable[] causes = e.getSuppressed();
       boolean known = causes.length > 0 && causes[0] instanceof NcclException;
       text = "CudaException of " + (known ? text((NcclException) causes[0]) : "no communicator");
@@ -45,13 +45,14 @@ public record Outcome(String text, long millis) {
     return new Outcome(text, (System.nanoTime() - start) / 1_000_000);
   }
 
-  private static String toldOf(Communicator comm, Duration limit) throws InterruptedException {
+  private static String awaitAsyncError(Communicator comm, Duration limit)
+      throws InterruptedException {
     long end = System.nanoTime() + limit.toNanos();
     while (System.nanoTime() < end) {
-      // That a rank has gone may be known before the operation that failed of it.
-      Optional<NcclException> told = comm.asyncError();
-      if (told.isPresent() && told.get().operation().isPresent()) {
-        return text(told.get());
+      // The loss of a rank may be known before the operation that failed because of it.
+      Optional<NcclException> error = comm.asyncError();
+      if (error.isPresent() && error.get().operation().isPresent()) {
+        return text(error.get());
       }
       Thread.sleep(5);
     }

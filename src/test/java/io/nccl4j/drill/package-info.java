@@ -1,5 +1,5 @@
 /**
- * The hang drill: every collective with a rank that is missing, late, calls something else, dies or
- * is stopped. What the drills of both backends share.
+ * The hang drill, shared by the tests of both backends: every collective with a rank that is
+ * missing or late, makes another call, dies or is stopped.
  */
 package io.nccl4j.drill;

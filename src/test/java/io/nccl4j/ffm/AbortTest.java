@@ -30,21 +30,22 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * That nobody uses a communicator of NCCL's which somebody else has freed; the stand-in notices a
- * handle that is used too late, where NCCL would crash.
+ * Tests that no call uses a communicator handle after another thread has freed it. The stand-in
+ * detects such a use, where NCCL would crash.
  */
 @OnStandIn
 class AbortTest {
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
-  private static final CommunicatorConfig IMPATIENT = CONFIG.withTimeout(Duration.ofMillis(300));
+  private static final CommunicatorConfig SHORT_TIMEOUT =
+      CONFIG.withTimeout(Duration.ofMillis(300));
 
   private Backend backend;
 
   @BeforeEach
   void open() {
     StandIn.reset();
-    StandIn.connect(false); // A rank alone gets stuck in its stream.
+    StandIn.connect(false); // A collective of one rank blocks in its stream, not in its call.
     backend = Backend.nccl();
   }
 
@@ -55,18 +56,18 @@ class AbortTest {
   }
 
   @Test
-  void anAbortInTheMidstOfCallsLetsNoCallReachWhatItFreed() throws InterruptedException {
+  void abortDuringCallsPreventsUseAfterFree() throws InterruptedException {
     long seed = Long.getLong("test.seed", System.nanoTime());
     System.out.println("AbortTest -Dtest.seed=" + seed);
     RandomGenerator random = new java.util.Random(seed);
     long before = StandIn.live("communicator");
     for (int round = 0; round < 100; round++) {
-      abortInTheMidstOfCalls(round % 2 == 0, random.nextInt(300_000));
+      abortDuringCalls(round % 2 == 0, random.nextInt(300_000));
     }
     assertEquals(before, StandIn.live("communicator"));
   }
 
-  private void abortInTheMidstOfCalls(boolean blocking, int nanos) throws InterruptedException {
+  private void abortDuringCalls(boolean blocking, int nanos) throws InterruptedException {
     Communicator comm =
         backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(blocking));
     AtomicReference<RuntimeException> end = new AtomicReference<>();
@@ -101,7 +102,7 @@ class AbortTest {
   }
 
   @Test
-  void aSecondThreadInsideACommunicatorIsRefused() throws InterruptedException {
+  void secondThreadIsRefused() throws InterruptedException {
     Communicator comm =
         backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(false));
     try (Stream stream = comm.newStream();
@@ -116,14 +117,14 @@ class AbortTest {
               () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
       assertTrue(refused.getMessage().contains("in use by another thread"), refused::toString);
       first.join();
-      // The call has returned, but the stream may not have passed the collective yet.
+      // The call has returned, but the stream may not have completed the collective.
       stream.synchronize();
     }
     comm.close();
   }
 
   @Test
-  void callWhileItsCommunicatorClosesIsRefusedAndLeavesTheCloseAlone() {
+  void callDuringCloseIsRefusedAndCloseCompletes() {
     for (int round = 0; round < 100; round++) {
       Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
       try (Stream stream = comm.newStream();
@@ -145,7 +146,7 @@ class AbortTest {
     }
   }
 
-  /** Waits until the other thread sleeps between two looks at the state. */
+  /** Waits until the thread is inside NCCL and sleeps between two polls of the state. */
   private static void awaitInside(Thread thread) {
     long start = System.nanoTime();
     while (thread.getState() != Thread.State.TIMED_WAITING) {
@@ -155,8 +156,8 @@ class AbortTest {
   }
 
   @Test
-  void whatAnAbortedCommunicatorLeftUndoneIsToldAlsoAfterItWasClosed() {
-    List<Communicator> ranks = backend.newCommunicators(CONFIG, 0, 1);
+  void abortedWorkIsReportedAfterClose() {
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, CONFIG);
     Communicator waiting = ranks.getFirst();
     try (Stream stream = waiting.newStream();
         Buffer value = waiting.newBuffer(DataType.INT32, 1)) {
@@ -169,9 +170,9 @@ class AbortTest {
   }
 
   @Test
-  void aStreamThatIsClosedWithStuckWorkLetsItsCommunicatorEndByAnAbort() {
+  void closedStreamWithStuckWorkMakesCloseAbort() {
     long before = StandIn.live("communicator");
-    List<Communicator> ranks = backend.newCommunicators(IMPATIENT, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT);
     Communicator waiting = ranks.getFirst();
     long streams = StandIn.live("stream");
     Stream stream = waiting.newStream();
@@ -187,7 +188,7 @@ class AbortTest {
   }
 
   @Test
-  void aCommunicatorThatWasClosedInItsChildsGroupIsNotHandedToNccl() {
+  void splitOfCommunicatorClosedInGroupIsRefused() {
     Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
     IllegalStateException refused =
         assertThrows(
@@ -203,9 +204,9 @@ class AbortTest {
   }
 
   @Test
-  void memoryOfALaunchThatWasGivenUpIsKeptUntilItsCommunicatorEnds() {
+  void memoryOfTimedOutLaunchIsKeptUntilAbort() {
     Communicator comm =
-        backend.newCommunicator(backend.newUniqueId(), 1, 0, IMPATIENT.withBlocking(false));
+        backend.newCommunicator(backend.newUniqueId(), 1, 0, SHORT_TIMEOUT.withBlocking(false));
     Stream stream = comm.newStream();
     Buffer value = comm.newBuffer(DataType.INT32, 1);
     long memory = StandIn.live("memory");
@@ -221,8 +222,8 @@ class AbortTest {
   }
 
   @Test
-  void aSplitThatWasGivenUpIsNamedToWhoeverComesNext() {
-    List<Communicator> ranks = backend.newCommunicators(IMPATIENT, 0, 1);
+  void callAfterTimedOutSplitNamesTheSplit() {
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT);
     Communicator waiting = ranks.getFirst();
     assertThrows(NcclTimeoutException.class, () -> waiting.split(0, 0));
     try (Stream stream = waiting.newStream();
@@ -231,13 +232,13 @@ class AbortTest {
           assertThrows(
               IllegalStateException.class,
               () -> waiting.allReduce(value, value, ReduceOp.SUM, stream));
-      assertTrue(refused.getMessage().contains("left in ncclCommSplit"), refused::toString);
+      assertTrue(refused.getMessage().contains("timed out, in ncclCommSplit"), refused::toString);
     }
     ranks.forEach(Communicator::abort);
   }
 
   @Test
-  void closingACommunicatorThatHasFailedAbortsIt() {
+  void closeOfFailedCommunicatorAborts() {
     long before = StandIn.live("communicator");
     Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
     StandIn.fail("ncclCommFinalize", 6, 1);
@@ -248,7 +249,7 @@ class AbortTest {
   }
 
   @Test
-  void anInterruptDoesNotLeaveACommunicatorHalfClosed() {
+  void interruptedCloseCompletes() {
     long before = StandIn.live("communicator");
     Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
     Thread.currentThread().interrupt();
@@ -258,7 +259,7 @@ class AbortTest {
   }
 
   @Test
-  void twoSplitsOfOneCommunicatorInAGroupAreRefused() {
+  void twoSplitsOfOneCommunicatorInGroupAreRefused() {
     try (Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG)) {
       IllegalStateException refused =
           assertThrows(
@@ -275,7 +276,7 @@ class AbortTest {
   }
 
   @Test
-  void aBufferClosedBeforeItsGroupEndsKeepsTheGroupFromBeingLaunched() {
+  void groupWithClosedBufferIsNotLaunched() {
     try (Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
         Stream stream = comm.newStream();
         Buffer value = comm.newBuffer(DataType.INT32, 1)) {

@@ -34,16 +34,17 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 /**
- * The first operations of a blocking communicator connect inside the call: NCCL waits there for the
- * peers without a deadline. nccl4j ends such a call when the timeout has passed, or with an abort.
+ * Tests that a blocked call ends. The first operations of a blocking communicator connect inside
+ * the call, where NCCL waits for the peers without a deadline. nccl4j ends such a call when the
+ * timeout expires, or with an abort.
  */
 @OnStandIn
 class BlockedCallTest {
   private static final Duration TIMEOUT = Duration.ofMillis(600);
   private static final long SOON_SECONDS = 8;
-  private static final CommunicatorConfig PATIENT =
+  private static final CommunicatorConfig LONG_TIMEOUT =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(60));
-  private static final CommunicatorConfig CONFIG = PATIENT.withTimeout(TIMEOUT);
+  private static final CommunicatorConfig CONFIG = LONG_TIMEOUT.withTimeout(TIMEOUT);
 
   @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
 
@@ -52,7 +53,7 @@ class BlockedCallTest {
     StandIn.reset();
   }
 
-  /** A call in a thread of its own, and what it throws. */
+  /** A call in its own thread, and its result. */
   private static final class Call {
     private final CompletableFuture<Throwable> end = new CompletableFuture<>();
     private final Thread thread;
@@ -70,7 +71,7 @@ class BlockedCallTest {
       }
     }
 
-    /** Returns what the call has thrown, or null if it has returned. */
+    /** Waits for the end of the call; returns its exception, or null if it returned normally. */
     Throwable failure() {
       try {
         return end.get(SOON_SECONDS, TimeUnit.SECONDS);
@@ -81,11 +82,11 @@ class BlockedCallTest {
       }
     }
 
-    /** Waits until the call is well inside NCCL. */
+    /** Waits until the call has been blocked inside NCCL for 50 ms. */
     Call blocked(String function, long calls) {
       await(() -> StandIn.calls(function) == calls);
       LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(50));
-      assertFalse(end.isDone(), "the call waits");
+      assertFalse(end.isDone(), "the call is blocked");
       return this;
     }
   }
@@ -97,12 +98,12 @@ class BlockedCallTest {
       Communicator comm = pair.rank(0);
       long start = System.nanoTime();
       Throwable failure = new Call(() -> sum(comm, value, pair.stream(0))).failure();
-      assertTrue(System.nanoTime() - start >= TIMEOUT.toNanos(), "not before its time");
+      assertTrue(System.nanoTime() - start >= TIMEOUT.toNanos(), "it timed out early");
       assertTimedOut(failure, "ncclAllReduce", comm);
       assertTrue(comm.isAborted());
       assertFalse(comm.isOpen());
       assertEquals(1, StandIn.calls("ncclCommRevoke"));
-      await(() -> communicators.made() == 1);
+      await(() -> communicators.live() == 1);
       assertThrows(IllegalStateException.class, () -> sum(comm, value, pair.stream(0)));
       assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
       pair.abort();
@@ -116,14 +117,14 @@ class BlockedCallTest {
       Communicator comm = pair.rank(0);
       Call send = new Call(() -> comm.send(value, 1, pair.stream(0)));
       assertTimedOut(send.failure(), "ncclSend", comm);
-      await(() -> communicators.made() == 1);
+      await(() -> communicators.live() == 1);
       assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
       pair.abort();
     }
   }
 
   @Test
-  void overdueCall_namesCommunicatorAndNumber() {
+  void overdueCall_namesCommunicatorAndSequenceNumber() {
     try (Pair pair = new Pair(CONFIG);
         Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
@@ -134,7 +135,7 @@ class BlockedCallTest {
   }
 
   @Test
-  void overdueWait_namesCommunicatorAndLastNumber() {
+  void overdueWait_namesCommunicatorAndSequenceNumber() {
     StandIn.connect(false);
     try (Pair pair = new Pair(CONFIG);
         Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
@@ -150,29 +151,30 @@ class BlockedCallTest {
   }
 
   @Test
-  void groupOfTwoCommunicators_timesOutAndEndsBoth() {
+  void groupOfTwoCommunicators_timesOutAndAbortsBoth() {
     try (Pair pair = new Pair(CONFIG);
         Stream stream = pair.backend().newStream(0);
         Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4);
         Buffer other = pair.rank(0).newBuffer(DataType.INT32, 4)) {
-      List<Communicator> patient = pair.backend().newCommunicators(PATIENT, 0, 1);
+      List<Communicator> longTimeout =
+          pair.backend().newCommunicators(new int[] {0, 1}, LONG_TIMEOUT);
       Runnable both =
           () ->
               Group.run(
                   () -> {
-                    sum(patient.get(0), other, stream);
+                    sum(longTimeout.get(0), other, stream);
                     sum(pair.rank(0), value, pair.stream(0));
                   });
       Throwable failure = new Call(both).failure();
       assertTimedOut(failure, "ncclGroupEnd", pair.rank(0));
       assertEquals(0, failure.getSuppressed().length);
       assertTrue(pair.rank(0).isAborted());
-      assertTrue(patient.get(0).isAborted(), "NCCL has ended its connecting too");
-      await(() -> communicators.made() == 2);
+      assertTrue(longTimeout.get(0).isAborted(), "NCCL ended its connection set-up too");
+      await(() -> communicators.live() == 2);
       assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
       assertThrows(CommunicatorAbortedException.class, stream::synchronize);
       pair.abort();
-      patient.forEach(Communicator::abort);
+      longTimeout.forEach(Communicator::abort);
     }
   }
 
@@ -185,7 +187,7 @@ class BlockedCallTest {
       long graphs = StandIn.live("graph");
       Call capture = new Call(() -> Graph.capture(List.of(stream), () -> sum(comm, value, stream)));
       assertTimedOut(capture.failure(), "ncclAllReduce", comm);
-      await(() -> communicators.made() == 1);
+      await(() -> communicators.live() == 1);
       assertEquals(graphs, StandIn.live("graph"));
       assertThrows(CommunicatorAbortedException.class, stream::synchronize);
       value.fill((byte) 0, stream);
@@ -215,7 +217,7 @@ class BlockedCallTest {
           };
       Call capture = new Call(() -> Graph.capture(List.of(stream), body));
       assertTimedOut(capture.failure(), "ncclSend", comm);
-      await(() -> communicators.made() == 1);
+      await(() -> communicators.live() == 1);
       assertEquals(graphs, StandIn.live("graph"));
       assertThrows(CommunicatorAbortedException.class, stream::synchronize);
       pair.abort();
@@ -224,7 +226,7 @@ class BlockedCallTest {
   }
 
   @Test
-  void interruptedCaller_staysUntilTheTimeout() {
+  void interruptedCaller_waitsForTheTimeout() {
     try (Pair pair = new Pair(CONFIG);
         Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
@@ -241,7 +243,7 @@ class BlockedCallTest {
       call.thread.interrupt();
       assertTimedOut(call.failure(), "ncclAllReduce", comm);
       assertTrue(interrupted[0]);
-      await(() -> communicators.made() == 1);
+      await(() -> communicators.live() == 1);
       assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
       pair.abort();
     }
@@ -249,7 +251,7 @@ class BlockedCallTest {
 
   @Test
   void abort_endsTheCallOfAnotherThread() {
-    try (Pair pair = new Pair(PATIENT);
+    try (Pair pair = new Pair(LONG_TIMEOUT);
         Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
       Call call = new Call(() -> sum(comm, value, pair.stream(0))).blocked("ncclAllReduce", 1);
@@ -257,15 +259,15 @@ class BlockedCallTest {
       CommunicatorAbortedException failure = (CommunicatorAbortedException) call.failure();
       assertEquals("ncclAllReduce", failure.function());
       assertEquals(comm.toString(), failure.communicator());
-      await(() -> communicators.made() == 1);
+      await(() -> communicators.live() == 1);
       assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
       pair.abort();
     }
   }
 
   @Test
-  void revokeThatIsRefused_leavesTheCallAndFreesLater() {
-    try (Pair pair = new Pair(PATIENT);
+  void refusedRevoke_letsTheCallEndAndThenFrees() {
+    try (Pair pair = new Pair(LONG_TIMEOUT);
         Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4);
         Buffer other = pair.rank(1).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
@@ -273,10 +275,10 @@ class BlockedCallTest {
       StandIn.fail("ncclCommRevoke", NcclResult.INVALID_ARGUMENT.code(), 1);
       comm.abort();
       assertFalse(call.end.isDone());
-      assertEquals(2, communicators.made(), "it is in use");
+      assertEquals(2, communicators.live(), "it is in use");
       sum(pair.rank(1), other, pair.stream(1));
       assertNull(call.failure());
-      await(() -> communicators.made() == 1);
+      await(() -> communicators.live() == 1);
       assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
       pair.abort();
       assertThrows(CommunicatorAbortedException.class, pair.stream(1)::synchronize);
@@ -284,7 +286,7 @@ class BlockedCallTest {
   }
 
   @Test
-  void manyShortCalls_areNotTakenForOneLongCall() {
+  void manyShortCalls_doNotTimeOut() {
     try (Pair pair = new Pair(CONFIG)) {
       List<Buffer> values = new ArrayList<>();
       for (int rank = 0; rank < 2; rank++) {
@@ -311,8 +313,8 @@ class BlockedCallTest {
   }
 
   @Test
-  void secondThread_isToldThatAbortEndsTheCall() {
-    try (Pair pair = new Pair(PATIENT);
+  void secondThread_isRefusedWithHintToAbort() {
+    try (Pair pair = new Pair(LONG_TIMEOUT);
         Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
       Call call = new Call(() -> sum(comm, value, pair.stream(0))).blocked("ncclAllReduce", 1);
@@ -325,7 +327,7 @@ class BlockedCallTest {
           refused.getMessage());
       comm.abort();
       assertTrue(call.failure() instanceof CommunicatorAbortedException);
-      await(() -> communicators.made() == 1);
+      await(() -> communicators.live() == 1);
       assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
       pair.abort();
     }
@@ -347,7 +349,7 @@ class BlockedCallTest {
     while (!condition.getAsBoolean()) {
       assertTrue(
           System.nanoTime() - start < TimeUnit.SECONDS.toNanos(SOON_SECONDS),
-          "it does not come about");
+          "the condition did not become true");
       LockSupport.parkNanos(1_000_000);
     }
   }

@@ -17,10 +17,10 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** What other threads meet at the end of a capture, and what is left of one that fails there. */
+/** Tests the end of a capture: calls of other threads, and the clean-up after a failure. */
 @OnStandIn
 class CaptureTest {
-  // Each meets the moment before the native end by chance.
+  // Whether a call falls into the moment before the native end is a matter of chance.
   private static final int CAPTURES = 500;
 
   private static final int ILLEGAL_ADDRESS = 700;
@@ -32,13 +32,13 @@ class CaptureTest {
   }
 
   @Test
-  void anotherThreadIsRefusedUntilCudaHasEndedTheCapture() throws Exception {
+  void otherThreadIsRefusedUntilCudaEndsTheCapture() throws Exception {
     try (Backend backend = Backend.nccl();
         Stream stream = backend.newStream(0)) {
       for (int i = 0; i < CAPTURES; i++) {
         CountDownLatch refused = new CountDownLatch(1);
         CompletableFuture<Boolean> answer = new CompletableFuture<>();
-        Runnable ask =
+        Runnable query =
             () -> {
               try {
                 answer.complete(firstAnswer(stream, refused));
@@ -46,19 +46,19 @@ class CaptureTest {
                 answer.completeExceptionally(failure);
               }
             };
-        Runnable askAndGoOn =
+        Runnable startQueryAndContinue =
             () -> {
-              Thread.ofPlatform().daemon().start(ask);
+              Thread.ofPlatform().daemon().start(query);
               awaitRefusal(refused);
             };
-        Graph.capture(List.of(stream), askAndGoOn).getFirst().close();
+        Graph.capture(List.of(stream), startQueryAndContinue).getFirst().close();
         assertTrue(answer.get(20, TimeUnit.SECONDS), "nothing is enqueued");
       }
     }
   }
 
   @Test
-  void aCaptureThatFailsAtItsEndLeavesNothingAndSaysWhyWhateverFailsThen() {
+  void captureFailingAtItsEndFreesGraphsAndSuppressesLater() {
     try (Backend backend = Backend.nccl();
         Stream one = backend.newStream(0);
         Stream two = backend.newStream(0);
@@ -79,7 +79,7 @@ class CaptureTest {
   }
 
   @Test
-  void whyAGraphIsNotMadeIsNotHiddenByACapturedOneThatCannotBeFreed() {
+  void graphDestroyFailureIsSuppressedByInstantiateFailure() {
     try (Backend backend = Backend.nccl();
         Stream stream = backend.newStream(0)) {
       StandIn.fail("cudaGraphInstantiate", OUT_OF_MEMORY, 1);
@@ -95,7 +95,7 @@ class CaptureTest {
   }
 
   @Test
-  void aGraphWhoseCapturedOneCannotBeFreedIsFreedItself() {
+  void executableGraphIsFreedIfCapturedGraphCannotBe() {
     try (Backend backend = Backend.nccl();
         Stream stream = backend.newStream(0)) {
       long graphs = StandIn.live("graph");
@@ -107,7 +107,7 @@ class CaptureTest {
     }
   }
 
-  /** Asks until the stream answers. */
+  /** Queries the stream until the call is no longer refused. */
   private static boolean firstAnswer(Stream stream, CountDownLatch refused) {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
     while (System.nanoTime() < end) {
@@ -117,12 +117,12 @@ class CaptureTest {
         refused.countDown();
       }
     }
-    throw new IllegalStateException("no answer: " + stream);
+    throw new IllegalStateException("refused for 10 s: " + stream);
   }
 
   private static void awaitRefusal(CountDownLatch refused) {
     try {
-      assertTrue(refused.await(20, TimeUnit.SECONDS), "nobody was refused");
+      assertTrue(refused.await(20, TimeUnit.SECONDS), "no query was refused");
     } catch (InterruptedException e) {
       throw new IllegalStateException(e);
     }

@@ -45,8 +45,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 /**
- * What only NCCL can do with a communicator: its configuration, several ids, revoke, suspend, and
- * everything that is waited for as a stage.
+ * Tests the operations on communicators that only NCCL has: its configuration, several ids, revoke,
+ * suspend, and the asynchronous forms.
  */
 @OnStandIn
 class ChangingCommunicatorsTest {
@@ -54,7 +54,7 @@ class ChangingCommunicatorsTest {
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
   private static final NcclConfig CONFIG = NcclConfig.of(COMMON);
   private static final NcclConfig NON_BLOCKING = NcclConfig.of(COMMON.withBlocking(false));
-  private static final NcclConfig IMPATIENT =
+  private static final NcclConfig SHORT_TIMEOUT =
       NcclConfig.of(COMMON.withBlocking(false).withTimeout(Duration.ofMillis(400)));
 
   @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
@@ -71,15 +71,15 @@ class ChangingCommunicatorsTest {
   }
 
   @Test
-  void theLibraryReadsWhatTheConfigurationSays() {
+  void configFieldsReachTheLibrary() {
     NcclConfig config =
         NcclConfig.of(COMMON.withName("read"))
             .withNetName("Socket")
             .withMaxCtas(4)
             .withMinCtas(2)
             .withMaxP2pPeers(3);
-    try (Communicator comm = alone(config)) {
-      assertEquals(config, NcclCommunicator.of(comm).configFields());
+    try (Communicator comm = singleRank(config)) {
+      assertEquals(config, NcclCommunicator.of(comm).config());
       MemorySegment read = StandIn.lastConfig();
       assertEquals("read", ncclConfig_t.commName(read).getString(0));
       assertEquals("Socket", ncclConfig_t.netName(read).getString(0));
@@ -91,20 +91,20 @@ class ChangingCommunicatorsTest {
   }
 
   @Test
-  void aChildOfTheContractKeepsWhatOnlyNcclWasTold() {
-    try (Communicator comm = alone(CONFIG.withTrafficClass(5));
+  void childMadeByTheContractKeepsNcclConfigFields() {
+    try (Communicator comm = singleRank(CONFIG.withTrafficClass(5));
         Communicator child = comm.split(0, 0, COMMON.withName("child"))) {
       assertEquals(5, ncclConfig_t.trafficClass(StandIn.lastConfig()));
       assertEquals(
           CONFIG.withTrafficClass(5).withCommon(COMMON.withName("child")),
-          NcclCommunicator.of(child).configFields());
+          NcclCommunicator.of(child).config());
       NcclCommunicator.of(comm).split(0, 0, CONFIG.withTrafficClass(6)).close();
       assertEquals(6, ncclConfig_t.trafficClass(StandIn.lastConfig()));
     }
   }
 
   @Test
-  void settingsThatDoNotGoTogetherAreRefusedBeforeAnyCall() {
+  void contradictoryConfigFieldsAreRefusedBeforeAnyCall() {
     UniqueId id = backend.newUniqueId();
     assertThrows(
         IllegalArgumentException.class,
@@ -113,20 +113,20 @@ class ChangingCommunicatorsTest {
   }
 
   @Test
-  void anotherBackendsCommunicatorHasNothingThatOnlyNcclHas() {
+  void communicatorOfOtherBackendHasNoNcclView() {
     try (Backend reference = Backend.reference(1);
         Communicator other = reference.newCommunicator(reference.newUniqueId(), 1, 0, COMMON)) {
       IllegalArgumentException refused =
           assertThrows(IllegalArgumentException.class, () -> NcclCommunicator.of(other));
       assertTrue(refused.getMessage().contains("of the backend reference"), refused::toString);
     }
-    try (Communicator comm = alone(CONFIG)) {
+    try (Communicator comm = singleRank(CONFIG)) {
       assertSame(comm, NcclCommunicator.of(comm).communicator());
     }
   }
 
   @Test
-  void ranksMeetBySeveralIds() {
+  void ranksConnectBySeveralIds() {
     List<UniqueId> ids = List.of(backend.newUniqueId(), backend.newUniqueId());
     List<Communicator> ranks =
         ranks(3, r -> NcclBackend.of(backend).newCommunicator(ids, 3, r, CONFIG));
@@ -137,14 +137,14 @@ class ChangingCommunicatorsTest {
   }
 
   @Test
-  void idsThatCannotBeAreRefused() {
+  void impossibleListsOfIdsAreRefused() {
     UniqueId id = backend.newUniqueId();
     UniqueId other = backend.newUniqueId();
-    refused("ids has 0 ids; there must be from one to as many as ranks, 2", List.of());
+    refused("ids has 0 ids; it must have from 1 to worldSize, 2", List.of());
     refused(
-        "ids has 3 ids; there must be from one to as many as ranks, 2",
+        "ids has 3 ids; it must have from 1 to worldSize, 2",
         List.of(id, other, backend.newUniqueId()));
-    refused("ids has an id twice: " + List.of(id, id), List.of(id, id));
+    refused("ids contains an id twice: " + List.of(id, id), List.of(id, id));
     assertEquals(0, StandIn.calls("ncclCommInitRankScalable"));
   }
 
@@ -158,8 +158,8 @@ class ChangingCommunicatorsTest {
   }
 
   @Test
-  void revokingEndsWhatIsStuckAndLeavesTheCommunicatorToBeDivided() {
-    StandIn.connect(false); // A rank alone gets stuck in its stream.
+  void revokeEndsStuckWorkAndAllowsSplit() {
+    StandIn.connect(false); // A collective of one rank blocks in its stream, not in its call.
     List<Communicator> ranks = pair(NON_BLOCKING);
     Communicator stuck = ranks.getFirst();
     try (Stream stream = stuck.newStream();
@@ -185,12 +185,12 @@ class ChangingCommunicatorsTest {
     }
     long finalized = StandIn.calls("ncclCommFinalize");
     closeAll(ranks);
-    assertEquals(finalized, StandIn.calls("ncclCommFinalize"), "a revoked one is not finalized");
+    assertEquals(finalized, StandIn.calls("ncclCommFinalize"), "revoked ones are not finalized");
   }
 
   @Test
-  void aRevokeThatFailsLeavesACommunicatorToBeClosed() {
-    Communicator comm = alone(CONFIG);
+  void communicatorCanBeClosedAfterFailedRevoke() {
+    Communicator comm = singleRank(CONFIG);
     StandIn.fail("ncclCommRevoke", 3, 1);
     NcclException failed = assertThrows(NcclException.class, NcclCommunicator.of(comm)::revoke);
     assertEquals("ncclCommRevoke", failed.function());
@@ -199,7 +199,7 @@ class ChangingCommunicatorsTest {
   }
 
   @Test
-  void aSuspendedCommunicatorCarriesNothingUntilItIsResumed() {
+  void suspendedCommunicatorRefusesCallsUntilResumed() {
     List<Communicator> ranks = pair(CONFIG);
     Communicator first = ranks.getFirst();
     MemoryStatistics active = NcclCommunicator.of(first).memoryStatistics();
@@ -228,7 +228,7 @@ class ChangingCommunicatorsTest {
   }
 
   @Test
-  void suspendingFinishesWhatIsEnqueued() {
+  void suspendWaitsForEnqueuedWork() {
     List<Communicator> ranks = pair(CONFIG);
     Communicator first = ranks.getFirst();
     Communicator second = ranks.getLast();
@@ -250,68 +250,67 @@ class ChangingCommunicatorsTest {
   }
 
   @Test
-  void aRankThatSuspendsAloneIsATimeOut() {
-    List<Communicator> ranks = pair(IMPATIENT);
+  void suspendOfOneRankAloneTimesOut() {
+    List<Communicator> ranks = pair(SHORT_TIMEOUT);
     NcclTimeoutException thrown =
         assertThrows(
             NcclTimeoutException.class, () -> NcclCommunicator.of(ranks.getFirst()).suspend());
     assertEquals("ncclCommSuspend", thrown.function());
-    assertFalse(
-        NcclCommunicator.of(ranks.getFirst()).isSuspended(),
-        "in progress is not taken for success");
+    assertFalse(NcclCommunicator.of(ranks.getFirst()).isSuspended(), "in progress is not success");
     ranks.forEach(Communicator::abort);
   }
 
   @Test
-  void everythingThatIsWaitedForIsAStageToo() throws Exception {
+  void asynchronousFormsComplete() throws Exception {
     StandIn.hold(100);
     UniqueId id = backend.newUniqueId();
-    Communicator comm = got(NcclBackend.of(backend).communicatorAsync(id, 1, 0, NON_BLOCKING));
+    Communicator comm = await(NcclBackend.of(backend).newCommunicatorAsync(id, 1, 0, NON_BLOCKING));
     assertEquals(1, comm.size());
-    Communicator child = got(NcclCommunicator.of(comm).splitAsync(0, 0, NON_BLOCKING));
+    Communicator child = await(NcclCommunicator.of(comm).splitAsync(0, 0, NON_BLOCKING));
     assertEquals(0, child.rank());
     UniqueId growId = child.newGrowId();
     CompletionStage<Communicator> old =
         NcclCommunicator.of(child).growAsync(2, growId, NON_BLOCKING);
     NcclConfig onSecond = NcclConfig.of(NON_BLOCKING.common().withDevice(1));
-    Communicator joined = got(NcclBackend.of(backend).joinAsync(growId, 2, 1, onSecond));
-    Communicator grown = got(old);
+    Communicator joined = await(NcclBackend.of(backend).joinAsync(growId, 2, 1, onSecond));
+    Communicator grown = await(old);
     assertEquals(2, grown.size());
     assertEquals(1, joined.rank());
     Communicator rest =
-        got(
+        await(
             NcclCommunicator.of(grown)
                 .shrinkAsync(Set.of(1), ShrinkMode.FINISH_FIRST, NON_BLOCKING));
     assertEquals(1, rest.size());
     List<UniqueId> ids = List.of(backend.newUniqueId());
-    Communicator byIds = got(NcclBackend.of(backend).communicatorAsync(ids, 1, 0, NON_BLOCKING));
+    Communicator byIds =
+        await(NcclBackend.of(backend).newCommunicatorAsync(ids, 1, 0, NON_BLOCKING));
     List<CompletionStage<Void>> closings = new ArrayList<>();
     for (Communicator each : List.of(rest, grown, joined, child, comm, byIds)) {
       closings.add(NcclCommunicator.of(each).closeAsync());
-      assertFalse(each.isOpen(), "closed for everybody at once");
+      assertFalse(each.isOpen(), "closed at once for all threads");
     }
     for (CompletionStage<Void> closing : closings) {
-      got(closing);
+      await(closing);
     }
-    got(NcclCommunicator.of(comm).closeAsync());
+    await(NcclCommunicator.of(comm).closeAsync());
   }
 
   @Test
-  void aStageWhoseRanksDoNotComeFailsInTime() throws Exception {
+  void stageTimesOutIfRanksAreMissing() throws Exception {
     UniqueId id = backend.newUniqueId();
-    assertTimesOut(NcclBackend.of(backend).communicatorAsync(id, 2, 0, IMPATIENT));
-    List<Communicator> ranks = pair(IMPATIENT);
-    assertTimesOut(NcclCommunicator.of(ranks.getFirst()).splitAsync(0, 0, IMPATIENT));
+    assertTimesOut(NcclBackend.of(backend).newCommunicatorAsync(id, 2, 0, SHORT_TIMEOUT));
+    List<Communicator> ranks = pair(SHORT_TIMEOUT);
+    assertTimesOut(NcclCommunicator.of(ranks.getFirst()).splitAsync(0, 0, SHORT_TIMEOUT));
     ranks.forEach(Communicator::abort);
   }
 
   @Test
-  void whatStaysInProgressIsNeverTakenForDone() throws Exception {
-    Communicator comm = alone(IMPATIENT);
+  void stageOfCallInProgressTimesOut() throws Exception {
+    Communicator comm = singleRank(SHORT_TIMEOUT);
     StandIn.trap(4);
     StandIn.hold(-1);
-    assertTimesOut(NcclCommunicator.of(comm).splitAsync(0, 0, IMPATIENT));
-    Communicator other = alone(NON_BLOCKING, 0);
+    assertTimesOut(NcclCommunicator.of(comm).splitAsync(0, 0, SHORT_TIMEOUT));
+    Communicator other = singleRank(NON_BLOCKING, 0);
     StandIn.hold(-1);
     CompletionStage<Void> closing = NcclCommunicator.of(other).closeAsync();
     Throwable late = failure(closing, 20);
@@ -319,32 +318,32 @@ class ChangingCommunicatorsTest {
     comm.abort();
   }
 
-  private Communicator alone(NcclConfig config, int hold) {
+  private Communicator singleRank(NcclConfig config, int hold) {
     StandIn.hold(hold);
-    return alone(NcclConfig.of(config.common().withTimeout(Duration.ofSeconds(2))));
+    return singleRank(NcclConfig.of(config.common().withTimeout(Duration.ofSeconds(2))));
   }
 
   @Test
-  void aStageBelongsToNoGroup() {
+  void asynchronousFormIsRefusedInGroup() {
     UniqueId id = backend.newUniqueId();
     IllegalStateException refused =
         assertThrows(
             IllegalStateException.class,
-            () -> Group.run(() -> NcclBackend.of(backend).communicatorAsync(id, 1, 0, CONFIG)));
+            () -> Group.run(() -> NcclBackend.of(backend).newCommunicatorAsync(id, 1, 0, CONFIG)));
     assertTrue(refused.getMessage().contains("belongs to no group"), refused::toString);
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
   }
 
   @Test
-  void badArgumentsOfAStageAreTheCallersAtOnce() {
+  void asynchronousFormThrowsForBadArguments() {
     UniqueId id = backend.newUniqueId();
     assertThrows(
         IllegalArgumentException.class,
-        () -> NcclBackend.of(backend).communicatorAsync(id, 1, 1, CONFIG));
+        () -> NcclBackend.of(backend).newCommunicatorAsync(id, 1, 1, CONFIG));
     assertThrows(
         NullPointerException.class,
-        () -> NcclBackend.of(backend).communicatorAsync((UniqueId) null, 1, 0, CONFIG));
-    try (Communicator comm = alone(CONFIG)) {
+        () -> NcclBackend.of(backend).newCommunicatorAsync((UniqueId) null, 1, 0, CONFIG));
+    try (Communicator comm = singleRank(CONFIG)) {
       assertThrows(
           IllegalArgumentException.class,
           () -> NcclCommunicator.of(comm).splitAsync(-1, 0, CONFIG));
@@ -357,7 +356,7 @@ class ChangingCommunicatorsTest {
   }
 
   @Test
-  void aShrinkThatTheLibraryRefusesIsTold() {
+  void failedShrinkNamesItsFunction() {
     List<Communicator> ranks = pair(CONFIG);
     StandIn.fail("ncclCommShrink", 5, 1);
     NcclInvalidUsageException failed =
@@ -371,9 +370,7 @@ class ChangingCommunicatorsTest {
     closeAll(ranks);
   }
 
-  // What the tests share.
-
-  private Communicator alone(NcclConfig config) {
+  private Communicator singleRank(NcclConfig config) {
     return NcclBackend.of(backend).newCommunicator(backend.newUniqueId(), 1, 0, config);
   }
 
@@ -397,7 +394,7 @@ class ChangingCommunicatorsTest {
     void run(Communicator comm);
   }
 
-  /** Does something on all ranks at the same time. */
+  /** Runs an action on all ranks at the same time. */
   private static void each(List<Communicator> ranks, Action action) {
     List<CompletableFuture<Void>> ends =
         ranks.stream()
@@ -430,7 +427,7 @@ class ChangingCommunicatorsTest {
     return sum;
   }
 
-  private static <T> T got(CompletionStage<T> stage) throws Exception {
+  private static <T> T await(CompletionStage<T> stage) throws Exception {
     return stage.toCompletableFuture().get(20, TimeUnit.SECONDS);
   }
 

@@ -6,10 +6,7 @@ import org.junit.jupiter.api.extension.AfterEachCallback;
 import org.junit.jupiter.api.extension.BeforeEachCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 
-/**
- * Starts each test with a stand-in that is as it was built, and holds it to giving back every
- * communicator that it made.
- */
+/** Resets the stand-in around each test, and checks that the test freed its communicators. */
 final class CommunicatorCount implements BeforeEachCallback, AfterEachCallback {
   private long before;
 
@@ -22,11 +19,11 @@ final class CommunicatorCount implements BeforeEachCallback, AfterEachCallback {
   @Override
   public void afterEach(ExtensionContext context) {
     StandIn.reset();
-    assertEquals(0, made(), "everything was given back");
+    assertEquals(0, live(), "communicators that were not freed");
   }
 
-  /** Returns how many of this test's communicators are alive. */
-  long made() {
+  /** Returns the number of this test's communicators that have not been freed. */
+  long live() {
     return StandIn.live("communicator") - before;
   }
 }

@@ -8,7 +8,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
@@ -25,15 +24,14 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * A device that the program does not use gets no CUDA context, which would take some hundred
- * megabytes of it. In a new thread device 0 is current.
+ * Tests that a device which the program does not use gets no CUDA context, which would occupy some
+ * hundred megabytes of it. In a new thread device 0 is current.
  */
 @OnStandIn
 class ContextsTest {
   private static final int DEVICE = 5;
   private static final int NEXT_DEVICE = 6;
 
-  /** Something to do that may fail. */
   private interface Body {
     void run() throws Exception;
   }
@@ -149,11 +147,10 @@ class ContextsTest {
   }
 
   private static List<Communicator> twoRanks(Backend backend) throws Exception {
-    List<Communicator> ranks =
-        backend.newCommunicators(CommunicatorConfig.defaults(), DEVICE, NEXT_DEVICE);
-    // NCCL and the tests' own thread may have used other devices; only what follows counts.
+    List<Communicator> ranks = backend.newCommunicators(DEVICE, NEXT_DEVICE);
+    // NCCL and this thread may have used other devices: count from here.
     StandIn.reset();
-    StandIn.connect(false); // The threads take turns.
+    StandIn.connect(false); // The ranks call one after the other.
     onNewThread(() -> CudaDevices.use(DEVICE));
     onNewThread(() -> CudaDevices.use(NEXT_DEVICE));
     return ranks;

@@ -17,8 +17,8 @@ import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * A program that makes each call for the first time in a deep recursion with no stack left, then
- * with a little more, until there is enough; and after that on an empty stack.
+ * A program that makes each call for the first time in a deep recursion on a full stack, repeats it
+ * with ever more stack until it succeeds, and makes it again on an empty stack.
  */
 public final class DeepCalls {
   private static final long STACK_BYTES = 256 << 10;
@@ -26,12 +26,12 @@ public final class DeepCalls {
 
   private DeepCalls() {}
 
-  /** Makes the calls on the backend that the first argument names. */
+  /** Makes the calls on the backend named by the first argument, {@code nccl} or another. */
   public static void main(String[] arguments) throws Exception {
     boolean nccl = arguments[0].equals("nccl");
     Backend backend = nccl ? Backend.nccl() : Backend.reference(2);
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(SOON);
-    Communicator comm = backend.newCommunicators(config, 0).getFirst();
+    Communicator comm = backend.newCommunicators(new int[] {0}, config).getFirst();
     Stream stream = comm.newStream();
     Event event = comm.newEvent();
     Buffer send = comm.newBuffer(DataType.INT32, 4);
@@ -83,7 +83,7 @@ public final class DeepCalls {
     System.out.println("closed");
   }
 
-  /** Returns how a call has ended that was repeated with ever more stack, and once more on all. */
+  /** Makes a call with ever more stack, then on an empty one; returns {@code ok} or the failure. */
   private static String atEveryDepth(Runnable call) throws InterruptedException {
     Throwable thrown = thrownBy(() -> repeatAfterOverflow(call));
     if (thrown != null) {
@@ -109,8 +109,8 @@ public final class DeepCalls {
     return thrown.get();
   }
 
-  /** Fills the stack, then makes the call in one frame after the other, until there is enough. */
-  @SuppressWarnings("InfiniteRecursion") // The point: the stack is full.
+  /** Fills the stack, then repeats the call in each outer frame until the stack suffices. */
+  @SuppressWarnings("InfiniteRecursion") // Deliberate: it fills the stack.
   private static void repeatAfterOverflow(Runnable call) {
     try {
       repeatAfterOverflow(call);

@@ -17,7 +17,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** That a thread which enqueues operations on NCCL leaves nothing for the garbage collector. */
+/** Tests that enqueuing operations on NCCL allocates nothing on the Java heap. */
 @OnStandIn
 class EnqueueAllocationTest {
   private static final int CALLS = 5000;
@@ -67,7 +67,7 @@ class EnqueueAllocationTest {
 
   private void assertAllocatesNothing(Runnable calls) {
     long bytes = Long.MAX_VALUE;
-    // The interpreter makes objects that compiled code does not.
+    // The interpreter allocates objects that compiled code does not.
     for (int attempt = 0; attempt < 20 && bytes >= CALLS; attempt++) {
       bytes = allocated(calls);
     }

@@ -9,41 +9,41 @@ import java.util.List;
 import java.util.function.Predicate;
 import org.junit.jupiter.api.Test;
 
-/** Communicators and streams of the NCCL backend that a program forgets to close. */
+/** Tests the reports of communicators and streams that a program forgets to close. */
 @OnStandIn
 class ForgottenOnNcclTest {
   @Test
-  void forgottenOwnersAreReportedWithTheirMaker() throws Exception {
-    List<String> said = run(false, 5);
-    assertEquals(2, count(said, line -> line.startsWith("Communicator[forgetful: rank ")));
-    assertEquals(3, count(said, line -> line.startsWith("stream ")));
-    assertEquals(4, count(said, "made by use"::equals));
-    assertEquals(1, count(said, "made by forgetStream"::equals));
-    assertEquals(10, said.size(), said::toString);
+  void forgottenOwnersAreReportedWithTheirCreator() throws Exception {
+    List<String> reported = run(false, 5);
+    assertEquals(2, count(reported, line -> line.startsWith("Communicator[forgetful: rank ")));
+    assertEquals(3, count(reported, line -> line.startsWith("stream ")));
+    assertEquals(4, count(reported, "made by use"::equals));
+    assertEquals(1, count(reported, "made by forgetStream"::equals));
+    assertEquals(10, reported.size(), reported::toString);
   }
 
   @Test
   void closedOwnersAreNotReported() throws Exception {
-    List<String> said = run(true, 1);
-    assertEquals(1, count(said, line -> line.startsWith("stream ")));
-    assertEquals("made by forgetStream", said.getLast());
-    assertEquals(2, said.size(), said::toString);
+    List<String> reported = run(true, 1);
+    assertEquals(1, count(reported, line -> line.startsWith("stream ")));
+    assertEquals("made by forgetStream", reported.getLast());
+    assertEquals(2, reported.size(), reported::toString);
   }
 
-  private static long count(List<String> said, Predicate<String> which) {
-    return said.stream().filter(which).count();
+  private static long count(List<String> reported, Predicate<String> which) {
+    return reported.stream().filter(which).count();
   }
 
-  /** Runs the program, in a process of its own, and returns what it has seen reported. */
+  /** Runs the program in a child process and returns the reports that it printed. */
   private static List<String> run(boolean closes, int reports) throws Exception {
     String output =
         ChildJvm.run(
             ForgottenOwners.class, List.of(), Boolean.toString(closes), Integer.toString(reports));
-    String mark = "reported: ";
+    String prefix = "reported: ";
     return output
         .lines()
-        .filter(line -> line.startsWith(mark))
-        .map(line -> line.substring(mark.length()))
+        .filter(line -> line.startsWith(prefix))
+        .map(line -> line.substring(prefix.length()))
         .toList();
   }
 }

@@ -8,11 +8,11 @@ import io.nccl4j.fixtures.libraries.OnStandIn;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** A program on the stand-in that runs out of heap for a moment and goes on. */
+/** Tests that a program on the stand-in recovers from an exhausted heap. */
 @OnStandIn
 class FullHeapTest {
   @Test
-  void stageEndsAndAbortCanBeRepeatedAfterMemoryWasShort() throws Exception {
+  void stageEndsAndAbortIsRepeatableAfterHeapWasFull() throws Exception {
     assertEquals(
         List.of(
             "stage: complete",

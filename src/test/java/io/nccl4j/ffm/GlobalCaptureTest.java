@@ -24,19 +24,19 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * A framework's capture in CUDA's global mode, during which an unsafe call of any other thread in
- * global mode is refused and ends the capture.
+ * Tests that nccl4j does not disturb a framework's capture in CUDA's global mode, during which CUDA
+ * refuses an unsafe call of any other thread in global mode and invalidates the capture.
  */
 @OnStandIn
 class GlobalCaptureTest {
   @BeforeEach
   void reset() {
     StandIn.reset();
-    StandIn.connect(false); // A rank alone gets stuck in its stream.
+    StandIn.connect(false); // A collective of one rank blocks in its stream, not in its call.
   }
 
   @Test
-  void callersPollsAndAllocationsLeaveTheCaptureValid() throws Exception {
+  void pollsAndAllocationsLeaveTheCaptureValid() throws Exception {
     try (Pair pair = new Pair(CommunicatorConfig.defaults());
         Stream stream = pair.rank(0).newStream();
         Event event = pair.rank(0).newEvent();
@@ -58,14 +58,14 @@ class GlobalCaptureTest {
   }
 
   @Test
-  void watchedCompletionLeavesTheCaptureValid() throws Exception {
+  void polledCompletionLeavesTheCaptureValid() throws Exception {
     try (Pair pair = new Pair(CommunicatorConfig.defaults());
         Buffer first = pair.rank(0).newBuffer(DataType.INT32, 1);
         Buffer second = pair.rank(1).newBuffer(DataType.INT32, 1)) {
       pair.rank(0).allReduce(first, first, ReduceOp.SUM, pair.stream(0));
       CompletableFuture<Void> done = pair.stream(0).completion().toCompletableFuture();
       try (Capture capture = new Capture()) {
-        // The watcher looks at what has waited for 100 ms, every 100 ms.
+        // The poller checks entries older than 100 ms every 100 ms.
         Thread.sleep(Duration.ofMillis(400));
         assertFalse(done.isDone());
         assertEquals(0, capture.end(), "cudaStreamEndCapture");
@@ -108,7 +108,7 @@ class GlobalCaptureTest {
       }
     }
 
-    /** Ends the capture and returns what CUDA answers. */
+    /** Ends the capture and returns the result of {@code cudaStreamEndCapture}. */
     int end() throws Exception {
       end.countDown();
       return ended.get(20, TimeUnit.SECONDS);

@@ -22,8 +22,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 /**
- * A communicator does not end while a graph has its operations, which NCCL waits for without a
- * deadline: graphs end before their communicators.
+ * Tests that graphs are destroyed before their communicators: NCCL does not destroy a communicator
+ * while a graph contains its operations, and waits without a deadline.
  */
 @OnStandIn
 class GraphLifetimeTest {
@@ -42,14 +42,14 @@ class GraphLifetimeTest {
   }
 
   @Test
-  void abortDuringLaunch_endsGraphAndCommunicator() {
+  void abortDuringLaunch_destroysGraphAndCommunicator() {
     try (Pair pair = connected();
         Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Graph graph = capture(pair.stream(0), () -> sum(pair.rank(0), value, pair.stream(0)));
       graph.launch(pair.stream(0));
       soon(pair.rank(0)::abort);
       assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
-      assertEquals(1, communicators.made(), "rank 1's");
+      assertEquals(1, communicators.live(), "rank 1's");
       assertEquals(graphs, StandIn.live("graph"));
       IllegalStateException refused =
           assertThrows(IllegalStateException.class, () -> graph.launch(pair.stream(0)));
@@ -60,7 +60,7 @@ class GraphLifetimeTest {
   }
 
   @Test
-  void graphOfTwoCommunicators_endsWithTheFirst() {
+  void graphOfTwoCommunicators_isDestroyedWithTheFirst() {
     try (Pair one = connected();
         Pair two = connected();
         Buffer value = one.rank(0).newBuffer(DataType.INT32, 4)) {
@@ -82,7 +82,7 @@ class GraphLifetimeTest {
   }
 
   @Test
-  void abortDuringCapture_endsGraphThatIsMade() {
+  void abortDuringCapture_destroysTheNewGraph() {
     try (Pair pair = connected();
         Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Stream stream = pair.stream(0);
@@ -107,7 +107,7 @@ class GraphLifetimeTest {
   }
 
   @Test
-  void revokedCommunicator_hasNoGraphs() {
+  void revoke_destroysGraphs() {
     try (Pair pair = connected();
         Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Graph graph = capture(pair.stream(0), () -> sum(pair.rank(0), value, pair.stream(0)));
@@ -120,7 +120,7 @@ class GraphLifetimeTest {
   }
 
   @Test
-  void graphsOfOneCapture_endEachWithItsRank() {
+  void graphsOfOneCapture_areDestroyedWithTheirRanks() {
     try (Pair pair = connected();
         Buffer zero = pair.rank(0).newBuffer(DataType.INT32, 1);
         Buffer one = pair.rank(1).newBuffer(DataType.INT32, 1)) {
@@ -150,7 +150,7 @@ class GraphLifetimeTest {
     }
   }
 
-  /** Returns two ranks that have had a collective together, after which calls do not connect. */
+  /** Returns two ranks that have completed a collective, so that later calls do not connect. */
   private static Pair connected() {
     Pair pair = new Pair(CONFIG);
     List<Buffer> values = pair.registrable(DataType.INT32, 1);
@@ -175,13 +175,13 @@ class GraphLifetimeTest {
 
   private static void join(Thread thread) {
     try {
-      assertTrue(thread.join(TIMEOUT), "the thread goes on");
+      assertTrue(thread.join(TIMEOUT), "the thread is still running");
     } catch (InterruptedException e) {
       throw new AssertionError(e);
     }
   }
 
-  /** Does something that must not take nearly as long as the communicators' timeout. */
+  /** Runs an action and checks that it takes far less than the communicators' timeout. */
   private static void soon(Runnable action) {
     long start = System.nanoTime();
     action.run();

@@ -16,26 +16,26 @@ import java.util.function.Predicate;
 import org.junit.jupiter.api.Test;
 
 /**
- * The hang drill of the NCCL backend, on the stand-in, whose ranks are threads: a rank that dies
- * aborts, and one that is stopped does not call. NCCL itself waits without a bound, except where
- * nccl4j ends a first call that connects.
+ * The hang drill of the NCCL backend on the stand-in. Its ranks are threads: a rank that dies
+ * aborts its communicator, and one that is stopped makes no call. NCCL itself waits without a
+ * bound, except where nccl4j ends a first call that connects.
  */
 @OnStandIn
 class HangDrillTest {
-  private static final CommunicatorConfig PATIENT =
+  private static final CommunicatorConfig LONG_TIMEOUT =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(60));
   private static final Duration TIMEOUT = Duration.ofSeconds(2);
 
-  /** How long a wait lasts that nothing but its own deadline ends. */
-  private static final Duration LONGER = Duration.ofSeconds(3);
+  /** The deadline of a wait that nothing else ends. */
+  private static final Duration WAIT = Duration.ofSeconds(3);
 
   private static final Duration LIMIT = Duration.ofSeconds(40);
   private static final long SLACK_MILLIS = 20_000;
   private static final String UNBOUNDED =
-      "no bound by NCCL yet: nobody ends the operation; the wait's own deadline has passed";
+      "no bound by NCCL: nothing ends the operation; the wait timed out";
 
   private static final String STAND_IN_ONLY =
-      "the stand-in finds this; NCCL hangs or computes something else";
+      "the stand-in detects this; NCCL hangs or computes something else";
 
   @Test
   void ranksOfTheStandIn_endEveryCell() throws Exception {
@@ -49,7 +49,7 @@ class HangDrillTest {
       for (Drill.CellResult result : Drill.run(backend, laterCalls())) {
         DrillFault fault = result.cell().fault();
         String note = unbounded(fault) ? UNBOUNDED : fault == DrillFault.LATE ? "" : STAND_IN_ONLY;
-        add(table, result, unbounded(fault) ? LONGER : Duration.ZERO, note);
+        add(table, result, unbounded(fault) ? WAIT : Duration.ZERO, note);
       }
     } finally {
       StandIn.reset();
@@ -62,7 +62,7 @@ class HangDrillTest {
         .map(
             operation ->
                 new Drill.Cell(
-                    operation, DrillFault.MISSING, PATIENT.withTimeout(TIMEOUT), false, LIMIT))
+                    operation, DrillFault.MISSING, LONG_TIMEOUT.withTimeout(TIMEOUT), false, LIMIT))
         .toList();
   }
 
@@ -72,8 +72,8 @@ class HangDrillTest {
       for (DrillFault fault : DrillFault.values()) {
         cells.add(
             unbounded(fault)
-                ? new Drill.Cell(operation, fault, PATIENT.withTimeout(TIMEOUT), true, LONGER)
-                : new Drill.Cell(operation, fault, PATIENT, true, LIMIT));
+                ? new Drill.Cell(operation, fault, LONG_TIMEOUT.withTimeout(TIMEOUT), true, WAIT)
+                : new Drill.Cell(operation, fault, LONG_TIMEOUT, true, LIMIT));
       }
     }
     return cells;
@@ -92,13 +92,13 @@ class HangDrillTest {
           rank,
           result.outcomes().get(rank),
           note,
-          right(cell),
+          expected(cell),
           least.toMillis(),
           least.toMillis() + SLACK_MILLIS);
     }
   }
 
-  private static Predicate<String> right(Drill.Cell cell) {
+  private static Predicate<String> expected(Drill.Cell cell) {
     String own = cell.operation().method();
     if (!cell.warm()) {
       return Outcome.text("NcclTimeoutException", "[]", "[]", own, 1)::equals;

@@ -29,9 +29,9 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /**
- * What the generated bindings say against what the C compiler says of NVIDIA's headers: the size of
- * every struct, the offset of every field, the value of every constant; and whether NVIDIA's
- * libraries export every function that is bound.
+ * Compares the generated bindings with the C compiler's view of NVIDIA's headers: the size of every
+ * struct, the offset of every field, the value of every constant. Also checks that NVIDIA's
+ * libraries export every bound function.
  */
 @OnRealLibraries
 class HeaderTest {
@@ -53,7 +53,7 @@ class HeaderTest {
       this.functions = functions;
     }
 
-    /** Returns what the include list names of one kind: {@code function}, {@code struct} ... */
+    /** Returns the included names of one kind: {@code function}, {@code struct}, ... */
     List<String> bound(String kind) throws IOException {
       String option = "--include-" + kind + " ";
       return Files.readAllLines(ROOT.resolve("headers/" + label + ".includes")).stream()
@@ -75,7 +75,7 @@ class HeaderTest {
 
   @ParameterizedTest
   @EnumSource
-  void everyStructHasItsSizeAndEveryFieldItsOffset(Library library) throws Exception {
+  void structSizesAndFieldOffsetsMatchTheHeaders(Library library) throws Exception {
     Map<String, Long> java = new LinkedHashMap<>();
     List<String> questions = new ArrayList<>();
     for (String struct : library.bound("struct")) {
@@ -88,11 +88,12 @@ class HeaderTest {
       for (MemoryLayout member : layout.memberLayouts()) {
         if (member.name().isPresent()) {
           String field = member.name().get();
-          String place = struct + "." + field;
-          java.put(place, layout.byteOffset(PathElement.groupElement(field)));
-          questions.add(question(place, "offsetof(" + type + ", " + field + ")"));
-          java.put("size of " + place, member.byteSize());
-          questions.add(question("size of " + place, "sizeof(((" + type + " *)0)->" + field + ")"));
+          String location = struct + "." + field;
+          java.put(location, layout.byteOffset(PathElement.groupElement(field)));
+          questions.add(question(location, "offsetof(" + type + ", " + field + ")"));
+          java.put("size of " + location, member.byteSize());
+          String value = "sizeof(((" + type + " *)0)->" + field + ")";
+          questions.add(question("size of " + location, value));
         }
       }
     }
@@ -102,7 +103,7 @@ class HeaderTest {
 
   @ParameterizedTest
   @EnumSource
-  void everyConstantHasItsValue(Library library) throws Exception {
+  void constantsMatchTheHeaders(Library library) throws Exception {
     Map<String, Long> java = new LinkedHashMap<>();
     List<String> questions = new ArrayList<>();
     for (String constant : library.bound("constant")) {
@@ -126,8 +127,8 @@ class HeaderTest {
 
   @ParameterizedTest
   @EnumSource
-  @SuppressWarnings("restricted") // The libraries are looked into without nccl4j.
-  void everyFunctionThatIsBoundIsExported(Library library) throws Exception {
+  @SuppressWarnings("restricted") // The symbols are looked up without nccl4j.
+  void boundFunctionsAreExported(Library library) throws Exception {
     List<String> functions = library.bound("function");
     assertEquals(library.functions, functions.size());
     try (Arena arena = Arena.ofConfined()) {
@@ -181,7 +182,7 @@ class HeaderTest {
     return output;
   }
 
-  /** Some structs have only a tag, some only a typedef name; the header tells. */
+  /** Returns the C type: some structs have only a tag, some only a typedef name. */
   private static String cName(String struct) throws IOException {
     Pattern tag = Pattern.compile("struct\\s+(__\\w+__\\s+|CUDART_CB\\s+)*" + struct + "\\b");
     for (String header :
@@ -196,7 +197,7 @@ class HeaderTest {
     return struct;
   }
 
-  /** One fact a line, so that a failure shows which differ. */
+  /** Returns one fact per line, so that a failure shows which ones differ. */
   private static String render(Map<String, Long> facts) {
     StringBuilder text = new StringBuilder();
     new TreeMap<>(facts)

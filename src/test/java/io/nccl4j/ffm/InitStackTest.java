@@ -19,8 +19,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 /**
- * NCCL searches the machine's topology recursively while it makes a communicator: on a large one
- * that needs more stack than Java gives a thread by default.
+ * Tests that communicators are created on threads with a large stack: NCCL searches the machine's
+ * topology recursively, which on a large machine needs more stack than Java's default.
  */
 @OnStandIn
 class InitStackTest {
@@ -32,12 +32,12 @@ class InitStackTest {
   @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
 
   @BeforeEach
-  void needStack() {
+  void requireLargeStack() {
     StandIn.initStack(STACK_BYTES);
   }
 
   @Test
-  void oneRank_isMadeOnEnoughStack() {
+  void oneRank_isCreatedOnLargeStack() {
     try (Backend backend = NcclBackend.open();
         Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG)) {
       assertEquals(1, comm.size());
@@ -45,7 +45,7 @@ class InitStackTest {
   }
 
   @Test
-  void ranksMadeTogether_areMadeOnEnoughStack() {
+  void ranksOfOneGroup_areCreatedOnLargeStacks() {
     try (Backend backend = NcclBackend.open()) {
       UniqueId id = backend.newUniqueId();
       List<Communicator> ranks = new ArrayList<>();
@@ -61,13 +61,13 @@ class InitStackTest {
   }
 
   @Test
-  void asynchronousForm_isMadeOnEnoughStack() {
+  void asynchronousForm_createsOnLargeStack() {
     try (Backend backend = NcclBackend.open()) {
       UniqueId id = backend.newUniqueId();
       List<CompletionStage<Communicator>> stages = new ArrayList<>();
       for (int rank = 0; rank < RANKS; rank++) {
         stages.add(
-            NcclBackend.of(backend).communicatorAsync(id, RANKS, rank, NcclConfig.of(CONFIG)));
+            NcclBackend.of(backend).newCommunicatorAsync(id, RANKS, rank, NcclConfig.of(CONFIG)));
       }
       List<Communicator> ranks = stages.stream().map(Pair::await).toList();
       assertEquals(List.of(0, 1, 2), ranks.stream().map(Communicator::rank).toList());

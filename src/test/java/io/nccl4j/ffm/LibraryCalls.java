@@ -16,18 +16,18 @@ import java.util.SortedSet;
 import java.util.TreeSet;
 import java.util.stream.Stream;
 
-/** Which bound functions nccl4j itself calls, read from its class files. */
+/** Lists the bound functions that nccl4j calls, read from its class files. */
 final class LibraryCalls {
   private LibraryCalls() {}
 
-  /** Returns the names of the functions of one generated class that the library's classes name. */
+  /** Returns the functions of one generated class that nccl4j's classes refer to. */
   static SortedSet<String> to(Class<?> bindings) {
     SortedSet<String> functions = new TreeSet<>();
     for (Path file : classFiles()) {
       for (PoolEntry entry : parse(file).constantPool()) {
         if (entry instanceof MemberRefEntry member
             && member.owner().asInternalName().equals(bindings.getName().replace('.', '/'))) {
-          // Beside each function there are function$handle, function$address and the like.
+          // Each function also has members such as function$handle and function$address.
           functions.add(member.name().stringValue().replaceFirst("\\$.*", ""));
         }
       }

@@ -25,8 +25,9 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * Where the libraries are looked for, in which order, and what is said when they are not found;
- * each search in a Java process of its own. The stand-in's libraries lie where NVIDIA's would.
+ * Tests where and in which order the libraries are searched, and the messages when they are not
+ * found. Each search runs in its own Java process. The stand-in's libraries take the place of
+ * NVIDIA's.
  */
 @OnStandIn
 class LibrarySearchTest {
@@ -38,7 +39,7 @@ class LibrarySearchTest {
   private Path cudart;
 
   @BeforeEach
-  void aMachineWithNothingOnIt() throws IOException {
+  void hideInstalledLibraries() throws IOException {
     nccl = Requirement.library("nccl").toRealPath();
     cudart = Requirement.library("cudart").toRealPath();
     environment.put("PATH", Files.createDirectory(temp.resolve("bin")).toString());
@@ -47,28 +48,28 @@ class LibrarySearchTest {
   }
 
   @Test
-  void aSystemPropertyNamesTheFile() throws Exception {
+  void systemPropertyNamesTheFile() throws Exception {
     options.add("-Dio.nccl4j.nccl.library=" + nccl);
     options.add("-Dio.nccl4j.cudart.library=" + cudart);
     assertEquals(loaded(nccl, cudart), run());
   }
 
   @Test
-  void anEnvironmentVariableNamesTheFile() throws Exception {
+  void environmentVariableNamesTheFile() throws Exception {
     environment.put("NCCL4J_NCCL_LIBRARY", nccl.toString());
     environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
     assertEquals(loaded(nccl, cudart), run());
   }
 
   @Test
-  void aNameMayBeThatOfAFolder() throws Exception {
+  void directoryMayBeNamed() throws Exception {
     options.add("-Dio.nccl4j.nccl.library=" + nccl.getParent());
     environment.put("NCCL4J_CUDART_LIBRARY", cudart.getParent().toString());
     assertEquals(loaded(nccl, cudart), run());
   }
 
   @Test
-  void theSystemPropertyComesBeforeTheVariable() throws Exception {
+  void systemPropertyPrecedesTheVariable() throws Exception {
     options.add("-Dio.nccl4j.nccl.library=" + nccl);
     environment.put("NCCL4J_NCCL_LIBRARY", "/no/such/file.so");
     environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
@@ -76,31 +77,31 @@ class LibrarySearchTest {
   }
 
   @Test
-  void aFileThatWasNamedAndIsNotThereIsNotReplacedByAnother() throws Exception {
+  void missingNamedLibraryIsNotReplaced() throws Exception {
     environment.put("LD_LIBRARY_PATH", nccl.getParent().toString());
     environment.put("NCCL4J_CUDART_LIBRARY", "/no/such/libcudart.so");
-    String said = run();
-    assertTrue(said.startsWith("no cudart\n"), said);
+    String output = run();
+    assertTrue(output.startsWith("no cudart\n"), output);
     assertTrue(
         containsAll(
-            said,
+            output,
             "The environment variable NCCL4J_CUDART_LIBRARY names no library that can be loaded:"
                 + " correct it, or unset it to have the usual places searched. Tried:\n"
                 + "  environment variable NCCL4J_CUDART_LIBRARY: /no/such/libcudart.so: cannot open"),
-        said);
-    assertFalse(said.contains("Install"), said);
-    assertEquals(1, said.lines().filter(line -> line.startsWith("  ")).count(), said);
+        output);
+    assertFalse(output.contains("Install"), output);
+    assertEquals(1, output.lines().filter(line -> line.startsWith("  ")).count(), output);
   }
 
   @Test
-  void aLibncclThatWasNamedAndIsNotThereIsToldAlsoWhereThereIsNoDevice() throws Exception {
+  void missingNamedNcclIsReportedWithoutDevice() throws Exception {
     environment.put("NCCL4J_NCCL_LIBRARY", "/no/such/libnccl.so");
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
     options.add("-Dio.nccl4j.cudart.library=" + cudart);
-    String said = run();
-    assertTrue(said.startsWith("no nccl\n"), said);
-    assertTrue(said.contains("environment variable NCCL4J_NCCL_LIBRARY"), said);
-    assertTrue(said.contains("/no/such/libnccl.so: cannot open shared object file"), said);
+    String output = run();
+    assertTrue(output.startsWith("no nccl\n"), output);
+    assertTrue(output.contains("environment variable NCCL4J_NCCL_LIBRARY"), output);
+    assertTrue(output.contains("/no/such/libnccl.so: cannot open shared object file"), output);
   }
 
   private static boolean containsAll(String text, String... parts) {
@@ -113,11 +114,11 @@ class LibrarySearchTest {
     environment.put("NCCL4J_NCCL_LIBRARY", nccl.toString());
     environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
     options.add("-Dio.nccl4j." + label + ".library=/no/such/lib.so");
-    String said = run("auto");
-    assertTrue(said.startsWith("no " + label + "\n"), said);
+    String output = run("auto");
+    assertTrue(output.startsWith("no " + label + "\n"), output);
     assertTrue(
-        containsAll(said, "system property io.nccl4j." + label + ".library", "/no/such/lib.so"),
-        said);
+        containsAll(output, "system property io.nccl4j." + label + ".library", "/no/such/lib.so"),
+        output);
   }
 
   @Test
@@ -133,10 +134,11 @@ class LibrarySearchTest {
     environment.put("NCCL4J_NCCL_LIBRARY", nccl.toString());
     environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
-    String said = run("auto");
-    assertTrue(said.startsWith("reference because "), said);
+    String output = run("auto");
+    assertTrue(output.startsWith("reference because "), output);
     assertTrue(
-        containsAll(said, "no NVIDIA driver is installed", "cudaErrorInsufficientDriver"), said);
+        containsAll(output, "no NVIDIA driver is installed", "cudaErrorInsufficientDriver"),
+        output);
   }
 
   @Test
@@ -153,9 +155,9 @@ class LibrarySearchTest {
     environment.put("NCCL4J_NCCL_LIBRARY", "/no/such/libnccl.so");
     environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
-    String said = run();
-    assertTrue(said.startsWith("no nccl\n"), said);
-    assertTrue(containsAll(said, "/no/such/libnccl.so", "cudaErrorInsufficientDriver"), said);
+    String output = run();
+    assertTrue(output.startsWith("no nccl\n"), output);
+    assertTrue(containsAll(output, "/no/such/libnccl.so", "cudaErrorInsufficientDriver"), output);
   }
 
   @Test
@@ -163,56 +165,57 @@ class LibrarySearchTest {
     assumeFalse(Driver.present(), "there is a driver");
     environment.put("NCCL4J_NCCL_LIBRARY", "/no/such/libnccl.so");
     environment.put("NCCL4J_CUDART_LIBRARY", "/no/such/libcudart.so");
-    String said = run();
-    assertTrue(said.startsWith("no cudart\n"), said);
+    String output = run();
+    assertTrue(output.startsWith("no cudart\n"), output);
     assertTrue(
         containsAll(
-            said,
+            output,
             "/no/such/libcudart.so",
             "the native library 'nccl' could not be loaded",
             "/no/such/libnccl.so",
             "no NVIDIA driver is installed"),
-        said);
+        output);
   }
 
   @Test
-  void theStandardNamesAreAskedOfTheSystemsLoader() throws Exception {
+  void standardNamesAreLoadedBySystemLoader() throws Exception {
     environment.put("LD_LIBRARY_PATH", nccl.getParent().toString());
     assertEquals(loaded(nccl, cudart), run());
   }
 
   @Test
-  void runtimeNewerThanTheDriverIsPassedOverForAnOlderOne() throws Exception {
-    Path folder = Files.createDirectory(temp.resolve("lib"));
-    Files.copy(cudart, folder.resolve("libcudart.so.13"));
-    Path older = Files.copy(cudart, folder.resolve("libcudart.so.12"));
-    environment.put("LD_LIBRARY_PATH", folder + ":" + nccl.getParent());
+  void runtimeNewerThanDriverIsSkippedForOlderOne() throws Exception {
+    Path directory = Files.createDirectory(temp.resolve("lib"));
+    Files.copy(cudart, directory.resolve("libcudart.so.13"));
+    Path older = Files.copy(cudart, directory.resolve("libcudart.so.12"));
+    environment.put("LD_LIBRARY_PATH", directory + ":" + nccl.getParent());
     environment.put("NCCL4J_STANDIN_DRIVER", "12080");
     assertEquals("cudart from " + older + "\n", run("cudart"));
   }
 
   @Test
-  void runtimeNewerThanTheDriverIsExplainedIfThereIsNoOther() throws Exception {
+  void runtimeNewerThanDriverIsExplainedIfItIsTheOnlyOne() throws Exception {
     environment.put("LD_LIBRARY_PATH", nccl.getParent().toString());
     environment.put("NCCL4J_STANDIN_DRIVER", "12080");
-    String said = run();
-    assumeTrue(!said.contains("cudart from"), "the system's loader knows another libcudart");
-    assertTrue(said.startsWith("no cudart\n"), said);
-    assertTrue(said.contains("libcudart.so.13: is of CUDA 13.0; the driver runs CUDA 12.8"), said);
+    String output = run();
+    assumeTrue(!output.contains("cudart from"), "the system's loader knows another libcudart");
+    assertTrue(output.startsWith("no cudart\n"), output);
+    assertTrue(
+        output.contains("libcudart.so.13: is of CUDA 13.0; the driver runs CUDA 12.8"), output);
   }
 
   @Test
-  void runtimeThatWasNamedIsNotReplacedWhereTheDriverIsOlder() throws Exception {
+  void namedRuntimeNewerThanDriverIsNotReplaced() throws Exception {
     options.add("-Dio.nccl4j.nccl.library=" + nccl);
     options.add("-Dio.nccl4j.cudart.library=" + cudart);
     environment.put("NCCL4J_STANDIN_DRIVER", "12080");
-    String said = run();
-    assertTrue(said.startsWith("no device\ncudaGetDeviceCount: "), said);
-    assertTrue(said.contains("cudaErrorInsufficientDriver"), said);
+    String output = run();
+    assertTrue(output.startsWith("no device\ncudaGetDeviceCount: "), output);
+    assertTrue(output.contains("cudaErrorInsufficientDriver"), output);
   }
 
   @Test
-  void theWheelsOfTheActivePythonAreFound() throws Exception {
+  void wheelsOfActivePythonAreFound() throws Exception {
     Path packages = temp.resolve("site-packages");
     Path copy = copyNccl(packages.resolve("nvidia/nccl/lib"));
     Path python = temp.resolve("bin/python3");
@@ -222,50 +225,51 @@ class LibrarySearchTest {
   }
 
   @Test
-  void whatElsePythonPrintsAndWhatTheLocaleCannotNameDoesNotStopTheSearch() throws Exception {
+  void pythonWarningsAndUnencodablePathsAreSkipped() throws Exception {
     Path packages = temp.resolve("site-packages");
     Path copy = copyNccl(packages.resolve("nvidia/nccl/lib"));
     Path python = temp.resolve("bin/python3");
-    String folders = "echo a warning; printf '/home/j\\303\\266rg\\n'; echo " + packages;
-    Files.writeString(python, "#!/bin/sh\n" + folders + "\n");
+    String commands = "echo a warning; printf '/home/j\\303\\266rg\\n'; echo " + packages;
+    Files.writeString(python, "#!/bin/sh\n" + commands + "\n");
     assertTrue(python.toFile().setExecutable(true));
     environment.put("LC_ALL", "C");
     assertEquals(loaded(copy, cudart), run());
     Files.delete(copy);
-    String said = run();
-    assertTrue(said.contains("wheels of the active python3: cannot be named in this locale"), said);
-    assertFalse(said.contains("a warning"), said);
+    String output = run();
+    assertTrue(
+        output.contains("wheels of the active python3: cannot be named in this locale"), output);
+    assertFalse(output.contains("a warning"), output);
   }
 
   @Test
-  void theCondaPrefixIsFound() throws Exception {
+  void condaPrefixIsFound() throws Exception {
     Path copy = copyNccl(temp.resolve("conda/lib"));
     environment.put("CONDA_PREFIX", temp.resolve("conda").toString());
     assertEquals(loaded(copy, cudart), run());
   }
 
   @Test
-  void theCudaHomeIsFound() throws Exception {
+  void cudaHomeIsFound() throws Exception {
     Path copy = copyNccl(temp.resolve("cuda/lib64"));
     environment.put("CUDA_HOME", temp.resolve("cuda").toString());
     assertEquals(loaded(copy, cudart), run());
   }
 
   /**
-   * Puts a copy of libnccl, so that where it comes from can be told, into a folder of its own.
-   * cudart is named, because the system may have one; it is looked for in the same way.
+   * Copies libnccl into a directory, so that the path of the loaded library shows where it was
+   * found. Names cudart by its property, because the system may have one.
    */
-  private Path copyNccl(Path folder) throws Exception {
+  private Path copyNccl(Path directory) throws Exception {
     options.add("-Dio.nccl4j.cudart.library=" + cudart);
     assumeTrue(run().startsWith("no nccl\n"), "the system's loader knows a libnccl");
-    return Files.copy(nccl, Files.createDirectories(folder).resolve("libnccl.so.2"));
+    return Files.copy(nccl, Files.createDirectories(directory).resolve("libnccl.so.2"));
   }
 
   @Test
-  void whatIsNotFoundListsEveryAttemptAndTheRemedy() throws Exception {
+  void missingLibraryListsAttemptsAndRemedy() throws Exception {
     options.add("-Dio.nccl4j.cudart.library=" + cudart);
-    String said = run();
-    assumeTrue(said.startsWith("no nccl\n"), "the system's loader knows a libnccl");
+    String output = run();
+    assumeTrue(output.startsWith("no nccl\n"), "the system's loader knows a libnccl");
     for (String part :
         List.of(
             "-Dio.nccl4j.nccl.library=PATH",
@@ -275,22 +279,22 @@ class LibrarySearchTest {
             "pip wheels of the active python3: ",
             "environment variable CONDA_PREFIX: not set",
             "environment variable CUDA_HOME: " + temp.resolve("no-cuda/lib64"))) {
-      assertTrue(said.contains(part), () -> "lacks '" + part + "':\n" + said);
+      assertTrue(output.contains(part), () -> "lacks '" + part + "':\n" + output);
     }
   }
 
   @Test
-  void aFileThatIsNoLibraryIsRefusedInTheLoadersOwnWords() throws Exception {
+  void invalidLibraryIsRefusedWithTheLoadersError() throws Exception {
     Path text = Files.writeString(temp.resolve("libnccl.so.2"), "not a library");
     options.add("-Dio.nccl4j.nccl.library=" + text);
     options.add("-Dio.nccl4j.cudart.library=" + cudart);
-    String said = run();
-    assertTrue(said.startsWith("no nccl\n"), said);
-    assertTrue(said.contains("file too short") || said.contains("invalid ELF header"), said);
+    String output = run();
+    assertTrue(output.startsWith("no nccl\n"), output);
+    assertTrue(output.contains("file too short") || output.contains("invalid ELF header"), output);
   }
 
   @Test
-  void withoutNativeAccessTheFlagToSetIsNamed() throws Exception {
+  void missingNativeAccessNamesTheFlag() throws Exception {
     options.remove("--enable-native-access=ALL-UNNAMED");
     options.add("--illegal-native-access=deny");
     options.add("-Dio.nccl4j.nccl.library=" + nccl);

@@ -6,15 +6,13 @@ import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.nccl.VersionReport;
 
-/**
- * A program of its own for {@link LibrarySearchTest}: prints what was loaded, or why nothing was.
- */
+/** The program of {@link LibrarySearchTest}: prints which libraries were loaded, or the error. */
 public final class LibraryUser {
   private LibraryUser() {}
 
   /**
-   * Opens the NCCL backend; with the argument {@code auto} the one that suits the machine, with
-   * {@code cudart} loads the CUDA runtime only.
+   * Opens the NCCL backend; with the argument {@code auto}, {@link Backend#auto()}; with {@code
+   * cudart}, only loads the CUDA runtime.
    */
   public static void main(String[] arguments) {
     String mode = arguments.length > 0 ? arguments[0] : "nccl";

@@ -10,10 +10,10 @@ import org.apache.logging.log4j.core.Logger;
 import org.apache.logging.log4j.core.appender.AbstractAppender;
 import org.apache.logging.log4j.core.config.Property;
 
-/** What a class logs as a warning or worse while this is open. */
+/** Collects a logger's messages of level {@code WARN} and above until it is closed. */
 public final class LogLines implements AutoCloseable {
   static {
-    // Only the API is a dependency of the module.
+    // The module depends on the API of Log4j only.
     LogLines.class.getModule().addReads(LogManager.getContext(false).getClass().getModule());
   }
 
@@ -32,27 +32,27 @@ public final class LogLines implements AutoCloseable {
         }
       };
 
-  /** Begins to listen to what a class logs. */
+  /** Attaches to the logger of a class. */
   public LogLines(Class<?> type) {
     this(type.getName());
   }
 
-  /** Begins to listen to a logger. */
+  /** Attaches to a logger. */
   public LogLines(String name) {
     logger = (Logger) LogManager.getLogger(name);
     before = logger.getLevel();
     appender.start();
     logger.addAppender(appender);
-    // Adding an appender sets the level anew.
+    // After the appender: adding one changes the level.
     logger.setLevel(Level.WARN);
   }
 
-  /** Returns the messages so far. */
+  /** Returns the messages logged so far. */
   public List<String> lines() {
     return List.copyOf(lines);
   }
 
-  /** Returns the exceptions that came with messages so far. */
+  /** Returns the exceptions logged so far. */
   public List<Throwable> thrown() {
     return List.copyOf(thrown);
   }

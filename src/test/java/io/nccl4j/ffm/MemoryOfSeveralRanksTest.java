@@ -7,7 +7,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
@@ -21,8 +20,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * Freeing and pinning memory while a rank of this process waits for another one, which share a
- * device: CUDA waits for the kernel of the first, and so for the second.
+ * Tests that freeing and pinning memory does not block while one of two ranks on the same device
+ * waits for the other. CUDA would wait for the kernel of the first rank, and so for the second.
  */
 @OnStandIn
 class MemoryOfSeveralRanksTest {
@@ -32,7 +31,7 @@ class MemoryOfSeveralRanksTest {
   @BeforeEach
   void allowTwoRanksOnOneDevice() {
     StandIn.reset();
-    StandIn.connect(false); // A rank alone gets stuck in its stream.
+    StandIn.connect(false); // A collective of one rank blocks in its stream, not in its call.
     StandIn.setEnvironment("NCCL_MULTI_RANK_GPU_ENABLE", "1");
   }
 
@@ -43,8 +42,8 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void bufferClosedWhileAPeerIsMissingDoesNotWait() {
-    try (Sharing two = new Sharing()) {
+  void bufferCloseDoesNotWaitForMissingPeer() {
+    try (TwoRanks two = new TwoRanks()) {
       Buffer spare = two.backend.newBuffer(DEVICE, DataType.INT32, 64);
       Buffer registrable =
           NcclBackend.of(two.backend).newRegistrableBuffer(DEVICE, DataType.INT32, 64);
@@ -61,8 +60,8 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void memoryOfTheSameSizeIsReused() {
-    try (Sharing two = new Sharing()) {
+  void memoryOfSameSizeIsReused() {
+    try (TwoRanks two = new TwoRanks()) {
       Buffer first = two.backend.newBuffer(DEVICE, DataType.INT32, 1000);
       long address = first.address();
       first.close();
@@ -78,10 +77,10 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void keptMemoryIsFreedWhenTheRanksClose() {
+  void retainedMemoryIsFreedWhenTheRanksClose() {
     long before = StandIn.live("memory");
     long pinned = StandIn.live("pinned");
-    try (Sharing two = new Sharing()) {
+    try (TwoRanks two = new TwoRanks()) {
       long open = StandIn.live("memory");
       two.backend.newBuffer(DEVICE, DataType.INT32, 1000).close();
       NcclBackend.of(two.backend).newRegistrableBuffer(DEVICE, DataType.INT32, 1000).close();
@@ -92,8 +91,8 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void keptMemoryIsFreedWhenMemoryIsShort() {
-    try (Sharing two = new Sharing()) {
+  void retainedMemoryIsFreedWhenMemoryIsShort() {
+    try (TwoRanks two = new TwoRanks()) {
       two.backend.newBuffer(DEVICE, DataType.INT8, 3 << 20).close();
       StandIn.setMemory(4 << 20);
       try (Buffer other = two.backend.newBuffer(DEVICE, DataType.INT8, 2 << 20)) {
@@ -103,8 +102,8 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void keptMemoryOfAnotherKindIsFreedWhenMemoryIsShort() {
-    try (Sharing two = new Sharing()) {
+  void retainedMemoryOfOtherKindIsFreedWhenMemoryIsShort() {
+    try (TwoRanks two = new TwoRanks()) {
       NcclBackend.of(two.backend).newRegistrableBuffer(DEVICE, DataType.INT8, 3 << 20).close();
       StandIn.setMemory(4 << 20);
       try (Buffer other = two.backend.newBuffer(DEVICE, DataType.INT8, 2 << 20)) {
@@ -114,9 +113,9 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void ranksThatASplitLeavesOutKeepNoMemory() {
+  void splitWithoutColorRetainsNoMemory() {
     long before = StandIn.live("memory");
-    try (Sharing two = new Sharing()) {
+    try (TwoRanks two = new TwoRanks()) {
       Group.run(() -> two.ranks.forEach(Communicator::splitNoColor));
     }
     try (Backend backend = NcclBackend.open()) {
@@ -128,10 +127,9 @@ class MemoryOfSeveralRanksTest {
   @Test
   void memoryOfASingleRankIsFreedAtOnce() {
     try (Backend backend = NcclBackend.open();
-        Communicator alone =
-            backend.newCommunicators(CommunicatorConfig.defaults(), DEVICE).getFirst()) {
+        Communicator single = backend.newCommunicators(DEVICE).getFirst()) {
       long before = StandIn.live("memory");
-      Buffer buffer = alone.newBuffer(DataType.INT32, 1000);
+      Buffer buffer = single.newBuffer(DataType.INT32, 1000);
       assertEquals(before + 1, StandIn.live("memory"));
       buffer.close();
       assertEquals(before, StandIn.live("memory"));
@@ -139,8 +137,8 @@ class MemoryOfSeveralRanksTest {
   }
 
   @Test
-  void firstUploadWhileAPeerIsMissingDoesNotWait() {
-    try (Sharing two = new Sharing()) {
+  void firstUploadDoesNotWaitForMissingPeer() {
+    try (TwoRanks two = new TwoRanks()) {
       Stream copying = two.ranks.get(1).newStream();
       Buffer target = two.backend.newBuffer(DEVICE, DataType.INT32, 1);
       two.allReduceOf(0);
@@ -158,15 +156,14 @@ class MemoryOfSeveralRanksTest {
   }
 
   /** Two ranks on one device, each with a stream and a value. */
-  private static final class Sharing implements AutoCloseable {
+  private static final class TwoRanks implements AutoCloseable {
     private final Backend backend = NcclBackend.open();
-    private final List<Communicator> ranks =
-        backend.newCommunicators(CommunicatorConfig.defaults(), DEVICE, DEVICE);
+    private final List<Communicator> ranks = backend.newCommunicators(DEVICE, DEVICE);
     private final List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
     private final List<Buffer> values =
         ranks.stream().map(rank -> rank.newBuffer(DataType.INT32, 1)).toList();
 
-    Sharing() {
+    TwoRanks() {
       for (int rank = 0; rank < 2; rank++) {
         values.get(rank).fill((byte) (rank + 1), streams.get(rank));
       }

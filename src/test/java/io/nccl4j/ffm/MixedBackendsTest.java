@@ -27,7 +27,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Ranks of one job on different backends; the NCCL backend runs on the stand-in. */
+/** Tests that ranks of one job on different backends fail; NCCL is the stand-in. */
 @OnStandIn
 class MixedBackendsTest {
   private static final Duration TIMEOUT = Duration.ofSeconds(25);
@@ -42,7 +42,7 @@ class MixedBackendsTest {
   }
 
   @Test
-  void ncclIdOfTheReferenceIsRefusedEverywhere() {
+  void ncclRefusesIdsOfTheReference() {
     try (Backend reference = Backend.reference(1);
         Backend nccl = NcclBackend.open()) {
       long before = StandIn.live("communicator");
@@ -57,9 +57,9 @@ class MixedBackendsTest {
       assertRefused(expected, () -> nccl.newCommunicator(id, 2, 1, CONFIG));
       assertRefused("but this rank uses NCCL", () -> nccl.newCommunicator(id, 2, 1, CONFIG));
       assertRefused(expected, () -> NcclBackend.of(nccl).newCommunicator(id, 2, 1, config));
-      assertRefused(expected, () -> NcclBackend.of(nccl).communicatorAsync(id, 2, 1, config));
+      assertRefused(expected, () -> NcclBackend.of(nccl).newCommunicatorAsync(id, 2, 1, config));
       assertRefused(expected, () -> NcclBackend.of(nccl).newCommunicator(ids, 2, 1, config));
-      assertRefused(expected, () -> NcclBackend.of(nccl).communicatorAsync(ids, 2, 1, config));
+      assertRefused(expected, () -> NcclBackend.of(nccl).newCommunicatorAsync(ids, 2, 1, config));
       assertRefused(expected, () -> nccl.join(id, 2, 1, CONFIG));
       assertRefused(expected, () -> NcclBackend.of(nccl).join(id, 2, 1, config));
       assertRefused(expected, () -> NcclBackend.of(nccl).joinAsync(id, 2, 1, config));
@@ -68,7 +68,7 @@ class MixedBackendsTest {
   }
 
   @Test
-  void referenceIdOfNcclIsRefused() {
+  void referenceRefusesIdsOfNccl() {
     try (Backend reference = Backend.reference(1);
         Backend nccl = Backend.nccl()) {
       UniqueId id = nccl.newUniqueId();
@@ -85,14 +85,14 @@ class MixedBackendsTest {
     "file, reference nccl reference, rank 1 uses NCCL and rank 0 the reference backend",
     "file, nccl nccl reference, rank 2 uses the reference backend and rank 0 NCCL"
   })
-  void processesOnDifferentBackendsAllFailAtOnce(String where, String backends, String expected)
+  void processesOnDifferentBackendsFailAtOnce(String kind, String backends, String expected)
       throws Exception {
-    String place = where.equals("tcp") ? "tcp:" + freePort() : "file:" + folder;
+    String target = kind.equals("tcp") ? "tcp:" + freePort() : "file:" + folder;
     List<Process> ranks = new ArrayList<>();
     long start = System.nanoTime();
     String[] each = backends.split(" ", -1);
     for (int rank = 0; rank < each.length; rank++) {
-      ranks.add(start(place, rank, each.length, each[rank]));
+      ranks.add(start(target, rank, each.length, each[rank]));
     }
     try {
       for (Process rank : ranks) {
@@ -104,7 +104,7 @@ class MixedBackendsTest {
       ranks.forEach(Process::destroyForcibly);
     }
     Duration took = Duration.ofNanos(System.nanoTime() - start);
-    assertTrue(took.compareTo(TIMEOUT) < 0, () -> "not before the time-out: " + took);
+    assertTrue(took.compareTo(TIMEOUT) < 0, () -> "they waited for the timeout: " + took);
   }
 
   private static int freePort() throws IOException {
@@ -113,7 +113,7 @@ class MixedBackendsTest {
     }
   }
 
-  private static Process start(String place, int rank, int size, String backend)
+  private static Process start(String target, int rank, int size, String backend)
       throws IOException {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
@@ -128,7 +128,7 @@ class MixedBackendsTest {
             + File.pathSeparator
             + System.getProperty("jdk.module.path", ""));
     command.add(MixedRank.class.getName());
-    command.addAll(List.of(place, "" + rank, "" + size, backend, "" + TIMEOUT.toSeconds()));
+    command.addAll(List.of(target, "" + rank, "" + size, backend, "" + TIMEOUT.toSeconds()));
     return new ProcessBuilder(command).redirectErrorStream(true).start();
   }
 }

@@ -12,13 +12,14 @@ import java.nio.file.Path;
 import java.time.Duration;
 
 /**
- * One rank in a process of its own, for {@link MixedBackendsTest}: {@code MixedRank PLACE RANK SIZE
- * BACKEND SECONDS}; prints why it has no communicator.
+ * One rank in its own process, for {@link MixedBackendsTest}: {@code MixedRank TARGET RANK SIZE
+ * BACKEND SECONDS}. Prints the communicator or the exception. The target is {@code tcp:PORT} or
+ * {@code file:DIRECTORY}.
  */
 public final class MixedRank {
   private MixedRank() {}
 
-  /** Joins the others. */
+  /** Joins the rendezvous, prints the result and halts. */
   public static void main(String[] arguments) {
     Duration timeout = Duration.ofSeconds(Long.parseLong(arguments[4]));
     RankInfo rankInfo =
@@ -32,15 +33,15 @@ public final class MixedRank {
     } catch (RuntimeException e) {
       System.out.println(e);
     }
-    // Threads that are still connecting must not keep the process.
+    // Threads that are still connecting must not keep the process alive.
     Runtime.getRuntime().halt(0);
   }
 
-  private static Rendezvous open(String place, RankInfo member) {
-    String where = place.substring(place.indexOf(':') + 1);
-    return place.startsWith("tcp:")
+  private static Rendezvous open(String target, RankInfo rankInfo) {
+    String address = target.substring(target.indexOf(':') + 1);
+    return target.startsWith("tcp:")
         ? TcpRendezvous.at(
-            "127.0.0.1", Integer.parseInt(where), Secret.of("correct horse battery"), member)
-        : FileRendezvous.in(Path.of(where), member);
+            "127.0.0.1", Integer.parseInt(address), Secret.of("correct horse battery"), rankInfo)
+        : FileRendezvous.in(Path.of(address), rankInfo);
   }
 }

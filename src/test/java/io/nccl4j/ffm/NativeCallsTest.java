@@ -15,7 +15,7 @@ import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** How many native calls the NCCL backend makes; the stand-in counts them. */
+/** Tests the number of native calls of the NCCL backend; the stand-in counts them. */
 @OnStandIn
 class NativeCallsTest {
   @BeforeEach
@@ -24,7 +24,7 @@ class NativeCallsTest {
   }
 
   @Test
-  void aGroupOf64AllReducesIs64CallsAndTwo() {
+  void groupOf64AllReducesMakes66Calls() {
     try (Backend backend = Backend.nccl();
         Communicator comm =
             backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
@@ -46,7 +46,7 @@ class NativeCallsTest {
   }
 
   @Test
-  void rankSizeAndDeviceAreAskedForOnce() {
+  void rankSizeAndDeviceAreQueriedOnce() {
     try (Backend backend = Backend.nccl();
         Communicator comm =
             backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults())) {

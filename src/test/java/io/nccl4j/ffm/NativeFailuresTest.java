@@ -45,9 +45,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/**
- * What the NCCL backend makes of native calls that fail or take long; the stand-in fails on demand.
- */
+/** Tests how the NCCL backend handles native calls that fail or take long. */
 @OnStandIn
 class NativeFailuresTest {
   private static final CommunicatorConfig CONFIG =
@@ -93,7 +91,7 @@ class NativeFailuresTest {
   }
 
   @Test
-  void aCollectiveThatWasRefusedDoesNotKeepItsBufferFromBeingClosed() {
+  void bufferCanBeClosedAfterRefusedCollective() {
     for (int i = 0; i < 50; i++) {
       Buffer large = comm.newBuffer(DataType.INT32, 1 << 20);
       large.fill((byte) i, stream);
@@ -117,7 +115,7 @@ class NativeFailuresTest {
     "99, UNKNOWN",
     "-7, UNKNOWN"
   })
-  void aResultBecomesAnExceptionThatKeepsIt(int code, NcclResult result) {
+  void resultCodeBecomesException(int code, NcclResult result) {
     StandIn.fail("ncclAllReduce", code, 1);
     NcclException thrown =
         assertThrows(NcclException.class, () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
@@ -137,7 +135,7 @@ class NativeFailuresTest {
   }
 
   @Test
-  void theFunctionThatFailedIsNamed() {
+  void exceptionNamesFailedFunction() {
     Buffer other = ints(7);
     Map<String, Executable> calls = new TreeMap<>();
     calls.put("ncclAllReduce", () -> comm.allReduce(value, other, ReduceOp.SUM, stream));
@@ -161,12 +159,12 @@ class NativeFailuresTest {
           assertSame(NcclResult.INTERNAL_ERROR, thrown.result());
         });
     comm.allReduce(value, other, ReduceOp.SUM, stream);
-    assertArrayEquals(new int[] {5}, download(other), "and the communicator goes on");
+    assertArrayEquals(new int[] {5}, download(other), "the communicator is still usable");
     other.close();
   }
 
   @Test
-  void aCudaErrorBecomesAnExceptionWithItsName() {
+  void cudaErrorBecomesExceptionWithItsName() {
     Buffer other = ints(7);
     Map<String, Executable> calls = new TreeMap<>();
     calls.put("cudaMalloc", () -> comm.newBuffer(DataType.INT8, 1));
@@ -175,7 +173,7 @@ class NativeFailuresTest {
     calls.put("cudaHostAlloc", () -> backend.newPinnedBuffer(DataType.INT8, 1));
     calls.forEach(
         (function, call) -> {
-          // Every call: an allocation is tried again where memory was kept for reuse.
+          // Every call fails: a failed allocation is retried after retained memory is freed.
           StandIn.fail(function, 2, 0);
           CudaException thrown = assertThrows(CudaException.class, call, function);
           assertEquals(function, thrown.function());
@@ -187,7 +185,7 @@ class NativeFailuresTest {
   }
 
   @Test
-  void streamsAndEventsThatCannotBeMadeSayWhy() {
+  void failedStreamAndEventCreationThrows() {
     StandIn.fail("cudaStreamCreateWithFlags", 2, 0);
     StandIn.fail("cudaStreamCreateWithPriority", 2, 0);
     assertThrows(CudaException.class, comm::newStream);
@@ -196,7 +194,7 @@ class NativeFailuresTest {
   }
 
   @Test
-  void aCallThatFailsInAGroupLaunchesNothingAndLeavesTheThreadOutOfAnyGroup() {
+  void failedCallInGroupLaunchesNothingAndClosesGroup() {
     Buffer other = ints(1);
     Buffer third = ints(1);
     StandIn.fail("ncclBroadcast", 4, 1);
@@ -209,16 +207,16 @@ class NativeFailuresTest {
                       comm.allReduce(value, other, ReduceOp.SUM, stream);
                       comm.broadcast(value, third, 0, stream);
                     }));
-    assertEquals("ncclBroadcast", thrown.function(), "the first cause comes out");
+    assertEquals("ncclBroadcast", thrown.function(), "the first failure is thrown");
     assertArrayEquals(new int[] {1}, download(other));
     comm.allReduce(value, other, ReduceOp.SUM, stream);
-    assertArrayEquals(new int[] {5}, download(other), "launched at once, not with a lost group");
+    assertArrayEquals(new int[] {5}, download(other), "launched at once: no group is open");
     other.close();
     third.close();
   }
 
   @Test
-  void aGroupEndThatFailsIsAFailureOfTheGroup() {
+  void failedGroupEndThrows() {
     StandIn.fail("ncclGroupEnd", 3, 1);
     NcclException thrown =
         assertThrows(
@@ -230,7 +228,7 @@ class NativeFailuresTest {
   }
 
   @Test
-  void anInitialisationThatFailsLeavesTheCallersThreadOutOfAnyGroup() {
+  void failedInitLeavesNoGroupOpen() {
     StandIn.trap(3);
     StandIn.fail("ncclCommInitRankConfig", 1, 1);
     NcclException thrown =
@@ -245,22 +243,24 @@ class NativeFailuresTest {
   }
 
   @Test
-  void whenOneOfSeveralInitialisationsFailsItsCauseComesOutAtOnce() {
+  void failureOfOneOfSeveralInitsIsThrownAtOnce() {
     StandIn.fail("ncclCommInitRankConfig", 3, 2);
     NcclException thrown =
         assertTimeout(
             Duration.ofSeconds(8),
             () ->
-                assertThrows(NcclException.class, () -> backend.newCommunicators(CONFIG, 0, 1, 2)));
+                assertThrows(
+                    NcclException.class,
+                    () -> backend.newCommunicators(new int[] {0, 1, 2}, CONFIG)));
     assertSame(NcclResult.INTERNAL_ERROR, thrown.result(), thrown::toString);
   }
 
   @ParameterizedTest(name = "blocking {0}")
   @ValueSource(booleans = {true, false})
-  void aStreamThatFailsTellsEveryWayOfWaiting(boolean blocking) {
-    Communicator doomed =
+  void failedStreamFailsEveryKindOfWait(boolean blocking) {
+    Communicator failedComm =
         backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(blocking));
-    Stream failing = doomed.newStream();
+    Stream failing = failedComm.newStream();
     StandIn.failStream(CudaStream.of(failing).address(), 700);
     assertEquals(
         "cudaErrorIllegalAddress",
@@ -277,14 +277,14 @@ class NativeFailuresTest {
             .join();
     assertInstanceOf(CompletionException.class, ofStage);
     assertInstanceOf(CudaException.class, ofStage.getCause());
-    doomed.abort();
-    doomed.close();
+    failedComm.abort();
+    failedComm.close();
     assertThrows(CudaException.class, failing::close);
     failing.close();
   }
 
   @Test
-  void nonBlockingCallsThatStayInProgressAreWaitedFor() {
+  void nonBlockingCallsInProgressAreAwaited() {
     CommunicatorConfig nonBlocking = CONFIG.withBlocking(false);
     StandIn.hold(150);
     try (Communicator slow = backend.newCommunicator(backend.newUniqueId(), 1, 0, nonBlocking);
@@ -298,7 +298,7 @@ class NativeFailuresTest {
   }
 
   @Test
-  void aSplitThatAnswersBeforeItIsDoneIsWaitedFor() {
+  void splitThatReturnsEarlyIsAwaited() {
     CommunicatorConfig nonBlocking = CONFIG.withBlocking(false);
     StandIn.trap(4);
     try (Communicator parent = backend.newCommunicator(backend.newUniqueId(), 1, 0, nonBlocking)) {
@@ -313,9 +313,10 @@ class NativeFailuresTest {
   }
 
   @Test
-  void aCallThatStaysInProgressForEverIsATimeOut() {
-    CommunicatorConfig impatient = CONFIG.withBlocking(false).withTimeout(Duration.ofMillis(400));
-    Communicator stuck = backend.newCommunicator(backend.newUniqueId(), 1, 0, impatient);
+  void callThatStaysInProgressTimesOut() {
+    CommunicatorConfig shortTimeout =
+        CONFIG.withBlocking(false).withTimeout(Duration.ofMillis(400));
+    Communicator stuck = backend.newCommunicator(backend.newUniqueId(), 1, 0, shortTimeout);
     StandIn.hold(-1);
     NcclTimeoutException thrown =
         assertTimeout(
@@ -330,16 +331,17 @@ class NativeFailuresTest {
     stuck.close();
     StandIn.reset();
     assertThrows(CommunicatorAbortedException.class, stream::synchronize);
-    assertArrayEquals(new int[] {5}, download(value), "the stream goes on");
+    assertArrayEquals(new int[] {5}, download(value), "the stream is still usable");
   }
 
   @Test
-  void aDestroyThatFailsIsReportedAndNotRepeated() {
-    Communicator doomed = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
+  void failedDestroyIsReportedAndNotRepeated() {
+    Communicator failedComm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
     StandIn.fail("ncclCommDestroy", 3, 1);
-    assertEquals("ncclCommDestroy", assertThrows(NcclException.class, doomed::close).function());
-    doomed.close();
-    assertFalse(doomed.isOpen());
+    NcclException failure = assertThrows(NcclException.class, failedComm::close);
+    assertEquals("ncclCommDestroy", failure.function());
+    failedComm.close();
+    assertFalse(failedComm.isOpen());
   }
 
   @ParameterizedTest(name = "{0} fails in call {1}")
@@ -349,8 +351,8 @@ class NativeFailuresTest {
     "cudaEventCreateWithFlags, 1",
     "cudaEventCreateWithFlags, 2"
   })
-  void anUploadThatFoundNoRoomToBeStagedInLeavesTheStreamAsGoodAsBefore(String function, int nth) {
-    Map<String, Long> before = alive();
+  void uploadWithoutStagingMemoryLeavesStreamUsable(String function, int nth) {
+    Map<String, Long> before = liveObjects();
     try (Stream fresh = comm.newStream()) {
       StandIn.fail(function, OUT_OF_MEMORY, nth);
       assertEquals(function, assertThrows(CudaException.class, () -> upload(fresh, 1)).function());
@@ -361,16 +363,16 @@ class NativeFailuresTest {
         assertEquals(i, got[0]);
       }
     }
-    assertEquals(before, alive());
+    assertEquals(before, liveObjects());
   }
 
-  private void upload(Stream to, int what) {
-    value.copyFromAsync(MemorySegment.ofArray(new int[] {what}), to);
+  private void upload(Stream target, int element) {
+    value.copyFromAsync(MemorySegment.ofArray(new int[] {element}), target);
   }
 
   @Test
-  void aStreamWhoseMemoryCannotBeFreedIsDestroyedAllTheSame() {
-    Map<String, Long> before = alive();
+  void streamIsDestroyedIfItsMemoryCannotBeFreed() {
+    Map<String, Long> before = liveObjects();
     Stream fresh = comm.newStream();
     upload(fresh, 1);
     fresh.synchronize();
@@ -381,13 +383,13 @@ class NativeFailuresTest {
     assertEquals(
         "cudaStreamDestroy",
         assertInstanceOf(CudaException.class, first.getSuppressed()[0]).function());
-    Map<String, Long> after = alive();
+    Map<String, Long> after = liveObjects();
     assertEquals(before.get("pinned") + 1, after.get("pinned"), "only what could not be freed");
     assertEquals(before.get("event"), after.get("event"));
   }
 
   @Test
-  void whyAStreamDidNotComeToItsEndIsNotHiddenByWhatFailsInItsClosing() {
+  void streamFailureIsNotHiddenByFailedClose() {
     Stream fresh = comm.newStream();
     upload(fresh, 1);
     fresh.synchronize();
@@ -402,10 +404,10 @@ class NativeFailuresTest {
   }
 
   @Test
-  void whatWasOpenedIsGivenBack() {
-    Map<String, Long> before = alive();
+  void everythingOpenedIsReleased() {
+    Map<String, Long> before = liveObjects();
     try (Backend other = Backend.nccl()) {
-      List<Communicator> all = new ArrayList<>(other.newCommunicators(CONFIG, 0, 1));
+      List<Communicator> all = new ArrayList<>(other.newCommunicators(new int[] {0, 1}, CONFIG));
       Group.run(() -> all.addAll(all.stream().map(c -> c.split(0, c.rank())).toList()));
       try (Stream extra = all.get(0).newStream();
           Event event = all.get(0).newEvent();
@@ -419,42 +421,43 @@ class NativeFailuresTest {
         extra.completion().toCompletableFuture().join();
         extra.synchronize();
         assertEquals(DataType.INT32, op.type());
-        assertTrue(alive().get("communicator") >= 4);
+        assertTrue(liveObjects().get("communicator") >= 4);
       }
       all.parallelStream().forEach(Communicator::close);
     }
-    // What uploads were staged in may be kept for the next ones.
-    Map<String, Long> after = alive();
+    // Staging buffers may be retained for later uploads.
+    Map<String, Long> after = liveObjects();
     before.remove("pinned");
     after.remove("pinned");
     assertEquals(before, after);
   }
 
   @Test
-  void anInitialisationThatFailsGivesBackWhatItHad() throws Exception {
-    Map<String, Long> before = alive();
+  void failedInitReleasesItsResources() throws Exception {
+    Map<String, Long> before = liveObjects();
     StandIn.fail("ncclCommUserRank", 3, 1);
     assertThrows(
         NcclException.class, () -> backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG));
-    assertEquals(before.get("communicator"), alive().get("communicator"), "after one");
+    assertEquals(before.get("communicator"), liveObjects().get("communicator"), "after one");
     StandIn.fail("ncclCommInitRankConfig", 3, 2);
     assertThrows(
-        NcclException.class, () -> backend.newCommunicators(CONFIG.withBlocking(false), 0, 1));
-    // A rank that was inside NCCL when the other failed is freed by the thread that was there.
+        NcclException.class,
+        () -> backend.newCommunicators(new int[] {0, 1}, CONFIG.withBlocking(false)));
+    // A communicator whose thread is inside NCCL when the other fails is freed by that thread.
     for (int i = 0;
-        i < 100 && !before.get("communicator").equals(alive().get("communicator"));
+        i < 100 && !before.get("communicator").equals(liveObjects().get("communicator"));
         i++) {
       Thread.sleep(50);
     }
-    assertEquals(before.get("communicator"), alive().get("communicator"), "after two");
+    assertEquals(before.get("communicator"), liveObjects().get("communicator"), "after two");
   }
 
-  private static Map<String, Long> alive() {
-    Map<String, Long> alive = new TreeMap<>();
+  private static Map<String, Long> liveObjects() {
+    Map<String, Long> liveObjects = new TreeMap<>();
     for (String kind :
         List.of("memory", "pinned", "stream", "event", "communicator", "redop", "graph")) {
-      alive.put(kind, StandIn.live(kind));
+      liveObjects.put(kind, StandIn.live(kind));
     }
-    return alive;
+    return liveObjects;
   }
 }

@@ -21,7 +21,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
-/** What is said of null collections and of null in one, in calls that only NCCL has. */
+/** Tests the messages for null collections and null elements in calls that only NCCL has. */
 @OnStandIn
 class NullElementsTest {
   private static final NcclConfig CONFIG = NcclConfig.of(CommunicatorConfig.defaults());
@@ -33,7 +33,7 @@ class NullElementsTest {
       List<UniqueId> ids = Arrays.asList(pair.backend().newUniqueId(), null);
       String named = "ids has a null element, at index 1";
       refused(named, () -> NcclBackend.of(pair.backend()).newCommunicator(ids, 2, 0, CONFIG));
-      refused(named, () -> NcclBackend.of(pair.backend()).communicatorAsync(ids, 2, 0, CONFIG));
+      refused(named, () -> NcclBackend.of(pair.backend()).newCommunicatorAsync(ids, 2, 0, CONFIG));
       refused(
           "ids",
           () ->

@@ -24,7 +24,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 /**
- * A call that connects cannot be ended before NCCL 2.28.7: it is reported, and freed when it ends.
+ * Tests a call that connects on NCCL before 2.28.7, which cannot end it: the call is reported, and
+ * its communicator is freed when it returns.
  */
 @OnOlderStandIn
 class OlderBlockedCallTest {
@@ -38,7 +39,7 @@ class OlderBlockedCallTest {
     StandIn.connect(true);
     try (Backend backend = Backend.nccl();
         LogLines log = new LogLines(NcclCommunicator.class)) {
-      List<Communicator> ranks = backend.newCommunicators(CONFIG, 0, 1);
+      List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, CONFIG);
       Communicator comm = ranks.getFirst();
       String nccl = VersionReport.load().nccl();
       try (Stream stream = comm.newStream();
@@ -56,8 +57,8 @@ class OlderBlockedCallTest {
                 comm
                     + ": ncclAllReduce has been inside NCCL for 0.5 s; NCCL "
                     + nccl
-                    + " has no function that ends such a call, while 2.28.7 has one and"
-                    + " non-blocking communicators need none"),
+                    + " cannot end such a call; use NCCL 2.28.7 or later, or a non-blocking"
+                    + " communicator"),
             log.lines());
         IllegalStateException refused =
             assertThrows(
@@ -76,10 +77,10 @@ class OlderBlockedCallTest {
                 + " cannot end; it frees the communicator when it returns",
             log.lines().getLast());
         assertTrue(caller.isAlive());
-        assertEquals(2, communicators.made());
+        assertEquals(2, communicators.live());
         ranks.getLast().allReduce(other, other, ReduceOp.SUM, otherStream);
         assertTrue(caller.join(Duration.ofSeconds(10)), "connected");
-        await(() -> communicators.made() == 1);
+        await(() -> communicators.live() == 1);
         ranks.getLast().abort();
         assertThrows(CommunicatorAbortedException.class, stream::synchronize);
         assertThrows(CommunicatorAbortedException.class, otherStream::synchronize);
@@ -90,7 +91,7 @@ class OlderBlockedCallTest {
   private static void await(BooleanSupplier condition) {
     long start = System.nanoTime();
     while (!condition.getAsBoolean()) {
-      assertTrue(System.nanoTime() - start < 10_000_000_000L, "it does not come about");
+      assertTrue(System.nanoTime() - start < 10_000_000_000L, "the condition did not become true");
       LockSupport.parkNanos(1_000_000);
     }
   }

@@ -44,20 +44,19 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
-/** What an older NCCL lacks is refused before the call, and {@code supports} says the same. */
+/** Tests that features missing from an older NCCL are refused, as {@code supports} reports. */
 @OnOlderStandIn
 class OlderReleaseTest {
   private static final String RELEASE = System.getProperty("test.nccl.release");
   private static final String FIRST_WITH_FLOAT8 = "2.24.3";
-  // Where NCCL has no function for them, the same is done by sends and receives.
-  private static final Set<String> DONE_OTHERWISE =
-      Set.of("ncclAlltoAll", "ncclGather", "ncclScatter");
+  // Without the NCCL function, nccl4j uses sends and receives.
+  private static final Set<String> EMULATED = Set.of("ncclAlltoAll", "ncclGather", "ncclScatter");
 
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
   private static final String PARAMETERS = "ncclParam";
-  // What a program only comes to by way of another function.
-  private static final Map<String, String> COMES_AFTER =
+  // Functions that a program can only call after another function.
+  private static final Map<String, String> CALLED_AFTER =
       Map.of(
           "ncclMemFree", "ncclMemAlloc",
           "ncclCommDeregister", "ncclCommRegister",
@@ -85,18 +84,18 @@ class OlderReleaseTest {
     backend.close();
   }
 
-  /** How a program would come to call each function that some of the tested releases lack. */
+  /** Returns, for each function that some tested release lacks, a call that would use it. */
   private Map<String, Executable> callers() {
     Map<String, Executable> callers = new TreeMap<>();
     NcclCommunicator rank = NcclCommunicator.of(comm);
-    addCommunicatorsThatChange(callers, rank);
-    addMemory(callers, NcclBackend.of(backend), rank);
-    addOneSided(callers, rank);
-    addTheRest(callers, NcclBackend.of(backend));
+    addCommunicatorCalls(callers, rank);
+    addMemoryCalls(callers, NcclBackend.of(backend), rank);
+    addOneSidedCalls(callers, rank);
+    addOtherCalls(callers, NcclBackend.of(backend));
     return callers;
   }
 
-  private void addCommunicatorsThatChange(Map<String, Executable> callers, NcclCommunicator rank) {
+  private void addCommunicatorCalls(Map<String, Executable> callers, NcclCommunicator rank) {
     List<UniqueId> ids = List.of(backend.newUniqueId());
     callers.put(
         "ncclCommInitRankScalable",
@@ -111,7 +110,7 @@ class OlderReleaseTest {
   }
 
   private void shrinkTwoRanks() {
-    List<Communicator> two = backend.newCommunicators(CONFIG, 0, 1);
+    List<Communicator> two = backend.newCommunicators(new int[] {0, 1}, CONFIG);
     try {
       two.getFirst().shrink(Set.of(1), ShrinkMode.ABORT_FIRST, CONFIG);
     } finally {
@@ -120,8 +119,9 @@ class OlderReleaseTest {
     }
   }
 
-  /** The release is looked at before the arguments, so most of these give none. */
-  private void addMemory(Map<String, Executable> callers, NcclBackend nccl, NcclCommunicator rank) {
+  /** The release is checked before the arguments, so most of these pass null. */
+  private void addMemoryCalls(
+      Map<String, Executable> callers, NcclBackend nccl, NcclCommunicator rank) {
     callers.put("ncclMemAlloc", () -> nccl.newRegistrableBuffer(0, DataType.INT8, 1).close());
     callers.put("ncclMemFree", () -> nccl.newRegistrableBuffer(0, DataType.INT8, 1).close());
     callers.put("ncclCommRegister", () -> rank.register(null));
@@ -132,24 +132,24 @@ class OlderReleaseTest {
         "ncclWinGetUserPtr",
         lacks(Releases.byFunction().get("ncclCommWindowRegister"))
             ? () -> rank.registerWindow(null)
-            : () -> askAWindowForItsMemory(nccl, rank));
+            : () -> queryWindowMemory(nccl, rank));
   }
 
-  private static void askAWindowForItsMemory(NcclBackend nccl, NcclCommunicator rank) {
+  private static void queryWindowMemory(NcclBackend nccl, NcclCommunicator rank) {
     try (Buffer memory = nccl.newRegistrableBuffer(0, DataType.INT8, 1);
         Window window = rank.registerWindow(memory)) {
       window.userBuffer();
     }
   }
 
-  private void addOneSided(Map<String, Executable> callers, NcclCommunicator rank) {
+  private void addOneSidedCalls(Map<String, Executable> callers, NcclCommunicator rank) {
     callers.put("ncclPutSignal", () -> rank.putSignal(null, 0, null, 0, stream));
     callers.put("ncclSignal", () -> rank.signal(0, stream));
     callers.put("ncclWaitSignal", () -> rank.waitSignal(null, stream));
   }
 
   @SuppressWarnings("deprecation") // As its C function.
-  private static void addTheRest(Map<String, Executable> callers, NcclBackend nccl) {
+  private static void addOtherCalls(Map<String, Executable> callers, NcclBackend nccl) {
     callers.put("ncclGroupSimulateEnd", () -> nccl.estimate(() -> {}));
     callers.put("ncclResetDebugInit", nccl::resetDebugInit);
     Releases.byFunction().keySet().stream()
@@ -157,12 +157,12 @@ class OlderReleaseTest {
         .forEach(function -> callers.put(function, nccl::parameters));
   }
 
-  /** Returns the function whose lack is told where a program wants another one. */
+  /** Returns the missing function that is named when a program needs another one. */
   private String refused(String function) {
     String first =
         function.startsWith(PARAMETERS)
             ? "ncclParamGetParameter"
-            : COMES_AFTER.getOrDefault(function, function);
+            : CALLED_AFTER.getOrDefault(function, function);
     return lacks(Releases.byFunction().get(first)) ? first : function;
   }
 
@@ -171,31 +171,31 @@ class OlderReleaseTest {
   }
 
   @Test
-  void theLibraryIsOfTheReleaseThatThisProcessIsFor() {
+  void libraryIsOfExpectedRelease() {
     assertTrue(found.startsWith(RELEASE + "."), found);
   }
 
   @Test
-  void whatTheReleaseLacksIsRefusedBeforeTheCall() {
+  void missingFunctionsAreRefusedBeforeTheCall() {
     SortedMap<String, String> releases = Releases.byFunction();
     SortedSet<String> lacking = new TreeSet<>(LibraryCalls.to(nccl_h.class));
-    lacking.removeIf(f -> DONE_OTHERWISE.contains(f) || !releases.containsKey(f));
+    lacking.removeIf(f -> EMULATED.contains(f) || !releases.containsKey(f));
     lacking.removeIf(f -> !lacks(releases.get(f)));
     Map<String, Executable> callers = callers();
     assertEquals(
         Set.of(),
         new TreeSet<>(lacking.stream().filter(f -> !callers.containsKey(f)).toList()),
-        "nccl4j calls these, and this test does not know how a program comes to that");
+        "functions that nccl4j calls; add to callers() how a program reaches them");
     for (String function : lacking) {
       String refused = refused(function);
       assertRefused(refused, releases.get(refused), callers.get(function));
       assertEquals(0, StandIn.calls(function), function);
     }
-    noGroupIsLeftOpen();
+    assertNoGroupIsOpen();
   }
 
   @Test
-  void anOptionOfALaterReleaseIsRefusedBeforeTheCall() {
+  void optionOfLaterReleaseIsRefusedBeforeTheCall() {
     NcclCommunicator rank = NcclCommunicator.of(comm);
     assumeFalse(lacks(Releases.byFunction().get("ncclCommWindowRegister")), "it has no windows");
     try (Buffer memory = NcclBackend.of(backend).newRegistrableBuffer(0, DataType.INT8, 1)) {
@@ -216,7 +216,7 @@ class OlderReleaseTest {
     assertEquals(needed, refused.needed());
   }
 
-  private void noGroupIsLeftOpen() {
+  private void assertNoGroupIsOpen() {
     Buffer value = ints(5);
     Buffer result = ints(0);
     comm.allReduce(value, result, ReduceOp.SUM, stream);
@@ -238,7 +238,7 @@ class OlderReleaseTest {
   }
 
   @Test
-  void float8IsRefusedBeforeTheCallWhereTheReleaseDoesNotKnowIt() {
+  void float8IsRefusedBeforeTheCallIfUnsupported() {
     for (DataType type : Set.of(DataType.FLOAT8E4M3, DataType.FLOAT8E5M2)) {
       try (Buffer send = comm.newBuffer(type, 4);
           Buffer recv = comm.newBuffer(type, 4);
@@ -253,7 +253,7 @@ class OlderReleaseTest {
         callers.put("ncclAlltoAll", () -> comm.allToAll(send, recv, stream));
         callers.put("ncclGather", () -> comm.gather(send, recv, 0, stream));
         callers.put("ncclScatter", () -> comm.scatter(send, recv, 0, stream));
-        callers.put("ncclSend", () -> Group.run(() -> messageToMyself(send, recv)));
+        callers.put("ncclSend", () -> Group.run(() -> sendToSelf(send, recv)));
         callers.put("ncclRedOpCreatePreMulSum", () -> comm.newPreMulSum(type, 2).close());
         if (lacks(FIRST_WITH_FLOAT8)) {
           callers.forEach((f, call) -> assertRefused(f + " of " + type, FIRST_WITH_FLOAT8, call));
@@ -269,10 +269,10 @@ class OlderReleaseTest {
         }
       }
     }
-    noGroupIsLeftOpen();
+    assertNoGroupIsOpen();
   }
 
-  private void messageToMyself(Buffer send, Buffer recv) {
+  private void sendToSelf(Buffer send, Buffer recv) {
     comm.send(send, 0, stream);
     comm.recv(recv, 0, stream);
   }
@@ -286,7 +286,7 @@ class OlderReleaseTest {
   }
 
   @Test
-  void aSettingThatTheReleaseWouldIgnoreIsRefusedByNameOrLeftOut() {
+  void unsupportedConfigFieldIsRefusedOrLeftOut() {
     NcclBackend nccl = NcclBackend.of(backend);
     NcclConfig config = NcclConfig.of(CONFIG).withMaxP2pPeers(2).withMaxCtas(3);
     UnsupportedNcclVersionException refused =
@@ -297,14 +297,14 @@ class OlderReleaseTest {
     assertEquals(found, refused.found());
     assertEquals("2.30.0", refused.needed());
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
-    NcclConfig warned = config.withUnsupported(UnsupportedConfigPolicy.WARN);
+    NcclConfig warned = config.withUnsupportedConfigPolicy(UnsupportedConfigPolicy.WARN);
     nccl.newCommunicator(backend.newUniqueId(), 1, 0, warned).close();
     assertEquals(Integer.MIN_VALUE, ncclConfig_t.maxP2pPeers(StandIn.lastConfig()));
     assertEquals(3, ncclConfig_t.maxCTAs(StandIn.lastConfig()));
   }
 
   @Test
-  void aNameThatTheReleaseWouldIgnoreIsRefusedAsASettingIs() {
+  void unsupportedCommunicatorNameIsRefused() {
     NcclConfig named = NcclConfig.of(CONFIG.withName("older"));
     if (!lacks("2.27")) {
       nccl(named).close();
@@ -318,9 +318,9 @@ class OlderReleaseTest {
     assertThrows(
         UnsupportedNcclVersionException.class, () -> NcclCommunicator.of(comm).split(0, 0, named));
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
-    nccl(named.withUnsupported(UnsupportedConfigPolicy.WARN)).close();
+    nccl(named.withUnsupportedConfigPolicy(UnsupportedConfigPolicy.WARN)).close();
     comm.split(0, 0, named.common()).close();
-    assertEquals(1, StandIn.calls("ncclCommSplit"), "a plain configuration is only warned of");
+    assertEquals(1, StandIn.calls("ncclCommSplit"), "a plain configuration only logs a warning");
   }
 
   private Communicator nccl(NcclConfig config) {
@@ -328,7 +328,7 @@ class OlderReleaseTest {
   }
 
   @Test
-  void supportsAgreesWithTheRelease() {
+  void supportsMatchesTheRelease() {
     Map<Feature, String> first = new TreeMap<>();
     SortedMap<String, String> releases = Releases.byFunction();
     first.put(Feature.GRAPHS, "2.9");
@@ -351,6 +351,6 @@ class OlderReleaseTest {
     for (Feature feature : Feature.values()) {
       assertEquals(!lacks(first.get(feature)), backend.supports(feature), feature::toString);
     }
-    assertEquals(0, StandIn.calls("ncclGetVersion"), "nothing is tried");
+    assertEquals(0, StandIn.calls("ncclGetVersion"), "supports makes no native call");
   }
 }

@@ -21,14 +21,14 @@ import java.util.concurrent.TimeoutException;
 
 /** Two ranks of the NCCL backend, driven by one thread, with a stream each. */
 final class Pair implements AutoCloseable {
-  private static final int PATIENCE_SECONDS = 20;
+  private static final int TIMEOUT_SECONDS = 20;
 
   private final Backend backend = Backend.nccl();
   private final List<Communicator> ranks;
   private final List<Stream> streams;
 
   Pair(CommunicatorConfig config) {
-    ranks = backend.newCommunicators(config, 0, 1);
+    ranks = backend.newCommunicators(new int[] {0, 1}, config);
     streams = ranks.stream().map(Communicator::newStream).toList();
   }
 
@@ -40,7 +40,7 @@ final class Pair implements AutoCloseable {
     return ranks.get(rank);
   }
 
-  /** Returns what only NCCL has of a rank. */
+  /** Returns the NCCL view of a rank. */
   NcclCommunicator nccl(int rank) {
     return NcclCommunicator.of(ranks.get(rank));
   }
@@ -49,7 +49,7 @@ final class Pair implements AutoCloseable {
     return streams.get(rank);
   }
 
-  /** Allocates memory of each rank that windows can use, all its bytes 0. */
+  /** Allocates a zeroed buffer of each rank that windows can use. */
   List<Buffer> registrable(DataType type, long count) {
     List<Buffer> buffers = new ArrayList<>();
     for (int rank = 0; rank < 2; rank++) {
@@ -70,18 +70,15 @@ final class Pair implements AutoCloseable {
     return stages.stream().map(Pair::await).toList();
   }
 
-  /**
-   * Calls something in a thread of its own and waits for it: outside a group, a thread has one
-   * rank.
-   */
+  /** Runs a call in a new thread and waits for it: outside a group, a thread drives one rank. */
   static void onOwnThread(Runnable call) {
     CompletableFuture.runAsync(call, task -> Thread.ofPlatform().start(task)).join();
   }
 
-  /** Waits for a stage; rethrows what it has failed with. */
+  /** Waits for a stage; rethrows its failure. */
   static <T> T await(CompletionStage<T> stage) {
     try {
-      return stage.toCompletableFuture().get(PATIENCE_SECONDS, TimeUnit.SECONDS);
+      return stage.toCompletableFuture().get(TIMEOUT_SECONDS, TimeUnit.SECONDS);
     } catch (ExecutionException e) {
       throw (RuntimeException) e.getCause();
     } catch (InterruptedException | TimeoutException e) {

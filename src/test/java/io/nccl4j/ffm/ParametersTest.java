@@ -21,13 +21,13 @@ import java.util.List;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
-/** Parameters and versions, which NVIDIA's libraries tell without a GPU. */
+/** Tests parameters and versions, which NVIDIA's libraries report without a GPU. */
 @OnRealLibraries
 class ParametersTest {
   private final NcclParameters parameters = NcclParameters.load();
 
   @Test
-  void theDocumentedParametersAreListed() {
+  void documentedParametersAreListed() {
     assertEquals(
         List.of(
             "NCCL_DEBUG",
@@ -43,7 +43,7 @@ class ParametersTest {
   }
 
   @Test
-  void eachIsReadAsItsOwnType() {
+  void eachParameterIsReadAsItsType() {
     assumeTrue(System.getenv("NCCL_DEBUG_SUBSYS") == null, "NCCL_DEBUG_SUBSYS is set");
     assumeTrue(System.getenv("NCCL_DEBUG_TIMESTAMP_FORMAT") == null, "the format is set");
     assertEquals("INIT,ENV,BOOTSTRAP", parameters.text("NCCL_DEBUG_SUBSYS"));
@@ -59,26 +59,26 @@ class ParametersTest {
   }
 
   @Test
-  void aParameterThatIsNotThereIsNamed() {
+  void unknownParameterIsNamed() {
     IllegalArgumentException missing =
         assertThrows(IllegalArgumentException.class, () -> parameters.text("NCCL_DEBUGG"));
     assertTrue(missing.getMessage().startsWith("key is NCCL_DEBUGG;"), missing::toString);
   }
 
   @Test
-  void trap16WhatIsInForceIsToldAndNotWhatTheEnvironmentSaysNow() throws Throwable {
+  void trap16ParameterKeepsTheValueThatNcclRead() throws Throwable {
     assumeTrue(System.getenv("NCCL_SET_THREAD_NAME") == null, "NCCL_SET_THREAD_NAME is set");
     assertEquals("FALSE", parameters.text("NCCL_SET_THREAD_NAME"));
     setEnvironment("NCCL_SET_THREAD_NAME", "1");
     try {
-      assertEquals("FALSE", parameters.text("NCCL_SET_THREAD_NAME"), "NCCL has read it before");
+      assertEquals("FALSE", parameters.text("NCCL_SET_THREAD_NAME"), "NCCL read it earlier");
       assertArrayEquals(new byte[] {0}, parameters.bytes("NCCL_SET_THREAD_NAME"));
     } finally {
       setEnvironment("NCCL_SET_THREAD_NAME", "0");
     }
   }
 
-  @SuppressWarnings("restricted") // What C code in the process could do; Java itself cannot.
+  @SuppressWarnings("restricted") // Java cannot change its own environment; C code can.
   private static void setEnvironment(String name, String value) throws Throwable {
     Linker linker = Linker.nativeLinker();
     try (Arena arena = Arena.ofConfined()) {
@@ -98,7 +98,7 @@ class ParametersTest {
   }
 
   @Test
-  void theVersionsAreToldWithoutAGpu() throws Exception {
+  void versionsAreReportedWithoutGpu() throws Exception {
     VersionReport report = VersionReport.load();
     assertEquals("2.30.7", report.headers());
     assertEquals("2.30.7", report.nccl());

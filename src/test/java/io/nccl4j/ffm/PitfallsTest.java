@@ -44,8 +44,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 /**
- * What C lets a caller of NCCL fall into, and nccl4j steps over. Each trap is set in the stand-in,
- * whose own test shows that a caller in C falls into it.
+ * Tests that nccl4j avoids the traps of NCCL's C API. The stand-in emulates each of them, and its
+ * own test shows that a caller in C is affected.
  */
 @OnStandIn
 class PitfallsTest {
@@ -67,7 +67,7 @@ class PitfallsTest {
   }
 
   @Test
-  void trap3AnInitialisationThatFailsLeavesAGroupOpenButNotInTheCallersThread() {
+  void trap3FailedInitLeavesNoGroupOpenInCallingThread() {
     StandIn.trap(3);
     for (String function : List.of("ncclCommInitRankConfig", "ncclCommInitRankScalable")) {
       StandIn.fail(function, 1, 1);
@@ -82,25 +82,25 @@ class PitfallsTest {
                           : backend.newCommunicator(ids.getFirst(), 1, 0, CONFIG))
                       .close());
       assertSame(NcclResult.UNHANDLED_CUDA_ERROR, failed.result());
-      operationsAreLaunchedAtOnce();
+      assertNoGroupIsOpen();
     }
   }
 
   @Test
-  void trap3ADestroyThatIsRefusedLeavesAGroupOpenButNotInTheCallersThread() {
+  void trap3RefusedDestroyLeavesNoGroupOpenInCallingThread() {
     StandIn.trap(3);
-    Communicator comm = alone(CONFIG);
+    Communicator comm = singleRank(CONFIG);
     StandIn.fail("ncclCommDestroy", 4, 1);
     assertThrows(NcclException.class, comm::close);
     comm.close();
-    assertEquals(1, StandIn.calls("ncclCommDestroy"), "what is closed is not destroyed again");
-    assertEquals(1, StandIn.calls("ncclCommAbort"), "which frees what was refused");
-    operationsAreLaunchedAtOnce();
+    assertEquals(1, StandIn.calls("ncclCommDestroy"), "the second close does nothing");
+    assertEquals(1, StandIn.calls("ncclCommAbort"), "the abort frees it");
+    assertNoGroupIsOpen();
   }
 
-  /** In a group that nobody ends the sum would never arrive. */
-  private void operationsAreLaunchedAtOnce() {
-    try (Communicator comm = alone(CONFIG);
+  /** Checks that no group is open: in an open group the sum would never be computed. */
+  private void assertNoGroupIsOpen() {
+    try (Communicator comm = singleRank(CONFIG);
         Stream stream = comm.newStream();
         Buffer from = comm.newBuffer(DataType.INT32, 1);
         Buffer to = comm.newBuffer(DataType.INT32, 1)) {
@@ -113,9 +113,9 @@ class PitfallsTest {
   }
 
   @Test
-  void trap4AChildThatIsStillPendingAfterASuccessIsWaitedFor() {
+  void trap4ChildPendingAfterSuccessIsAwaited() {
     StandIn.trap(4);
-    List<Communicator> ranks = backend.newCommunicators(NON_BLOCKING, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, NON_BLOCKING);
     Communicator parent = ranks.getFirst();
     StandIn.hold(150);
     try (Communicator rest = parent.shrink(Set.of(1), ShrinkMode.FINISH_FIRST, NON_BLOCKING)) {
@@ -140,31 +140,31 @@ class PitfallsTest {
   }
 
   @Test
-  void trap4APointerThatIsWrittenAfterTheTimeHasPassedFindsItsMemory() throws Exception {
+  void trap4PointerWrittenAfterTimeoutHasValidMemory() throws Exception {
     StandIn.trap(4);
-    CommunicatorConfig impatient = NON_BLOCKING.withTimeout(Duration.ofMillis(200));
-    Communicator parent = alone(impatient);
+    CommunicatorConfig shortTimeout = NON_BLOCKING.withTimeout(Duration.ofMillis(200));
+    Communicator parent = singleRank(shortTimeout);
     StandIn.hold(1_000);
     NcclTimeoutException thrown =
-        assertThrows(NcclTimeoutException.class, () -> parent.split(0, 0, impatient));
+        assertThrows(NcclTimeoutException.class, () -> parent.split(0, 0, shortTimeout));
     assertEquals("ncclCommSplit", thrown.function());
-    // The stand-in writes the child's pointer meanwhile, and the parent is itself again.
+    // Meanwhile the stand-in writes the child's pointer, and the parent becomes usable.
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
-    while (communicators.made() < 2 && System.nanoTime() < end) {
+    while (communicators.live() < 2 && System.nanoTime() < end) {
       LockSupport.parkNanos(10_000_000);
     }
     StandIn.hold(0);
-    assertEquals(2, communicators.made(), "the child has been made, late");
+    assertEquals(2, communicators.live(), "the child was created late");
     LockSupport.parkNanos(100_000_000);
     assertEquals(7, sum(parent, 7));
     parent.close();
-    assertEquals(0, communicators.made(), "which freed the late child too");
+    assertEquals(0, communicators.live(), "the parent's close freed the late child too");
   }
 
   @Test
-  void trap5APlaceIsKnownWhileAnOperationIsPending() throws Exception {
-    Communicator comm = alone(NON_BLOCKING);
-    long asked = askedForPlaces();
+  void trap5RankSizeAndDeviceAreKnownDuringPendingCall() throws Exception {
+    Communicator comm = singleRank(NON_BLOCKING);
+    long queries = rankQueries();
     StandIn.hold(500);
     CompletionStage<Communicator> pending =
         NcclCommunicator.of(comm).splitAsync(0, 0, NcclConfig.of(NON_BLOCKING));
@@ -175,21 +175,21 @@ class PitfallsTest {
       LockSupport.parkNanos(1_000_000);
     }
     assertFalse(pending.toCompletableFuture().isDone());
-    assertEquals(asked, askedForPlaces(), "NCCL would answer with an invalid argument");
+    assertEquals(queries, rankQueries(), "NCCL would return ncclInvalidArgument");
     StandIn.hold(0);
     pending.toCompletableFuture().get(20, TimeUnit.SECONDS).close();
     comm.close();
   }
 
-  private static long askedForPlaces() {
+  private static long rankQueries() {
     return StandIn.calls("ncclCommUserRank")
         + StandIn.calls("ncclCommCount")
         + StandIn.calls("ncclCommCuDevice");
   }
 
   @Test
-  void trap6TheRanksThatAShrinkExcludesStayTheCallersAsTheyWere() {
-    List<Communicator> ranks = backend.newCommunicators(CONFIG, 0, 1, 2, 3);
+  void trap6ExcludedRanksOfShrinkAreNotModified() {
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1, 2, 3}, CONFIG);
     Set<Integer> excluded = new LinkedHashSet<>(List.of(3, 0));
     List<Communicator> rest = new ArrayList<>();
     Group.run(
@@ -209,17 +209,17 @@ class PitfallsTest {
   }
 
   @Test
-  void trap6ARankWithoutColorGetsNoCommunicatorRatherThanANullPointer() {
-    try (Communicator comm = alone(CONFIG)) {
+  void trap6RankWithoutColorGetsNoCommunicator() {
+    try (Communicator comm = singleRank(CONFIG)) {
       comm.splitNoColor();
-      assertEquals(1, communicators.made());
-      assertEquals(9, sum(comm, 9), "and goes on");
+      assertEquals(1, communicators.live());
+      assertEquals(9, sum(comm, 9), "the parent is still usable");
     }
   }
 
   @Test
-  void trap7EveryKindOfRankHasItsOwnWayToGrow() {
-    List<Communicator> ranks = backend.newCommunicators(CONFIG, 0, 1);
+  void trap7ExistingCoordinatingAndNewRanksGrow() {
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, CONFIG);
     UniqueId id = ranks.getLast().newGrowId();
     List<Communicator> grown = new ArrayList<>();
     Group.run(
@@ -237,10 +237,10 @@ class PitfallsTest {
   }
 
   @Test
-  void trap8ARankThatClosesAloneIsATimeOutAndNotAHang() {
+  void trap8CloseOfOneRankAloneTimesOut() {
     StandIn.trap(8);
-    CommunicatorConfig impatient = CONFIG.withTimeout(Duration.ofMillis(300));
-    List<Communicator> ranks = backend.newCommunicators(impatient, 0, 1);
+    CommunicatorConfig shortTimeout = CONFIG.withTimeout(Duration.ofMillis(300));
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, shortTimeout);
     NcclTimeoutException thrown =
         assertThrows(NcclTimeoutException.class, () -> ranks.getFirst().close());
     assertEquals("ncclCommDestroy", thrown.function());
@@ -249,10 +249,10 @@ class PitfallsTest {
   }
 
   @Test
-  void trap8RanksOfOneThreadAreClosedTogetherAsStages() throws Exception {
+  void trap8RanksOfOneThreadCloseAsynchronously() throws Exception {
     StandIn.trap(8);
     List<CompletionStage<Void>> ends =
-        backend.newCommunicators(CONFIG, 0, 1, 2).stream()
+        backend.newCommunicators(new int[] {0, 1, 2}, CONFIG).stream()
             .map(comm -> NcclCommunicator.of(comm).closeAsync())
             .toList();
     for (CompletionStage<Void> end : ends) {
@@ -261,8 +261,8 @@ class PitfallsTest {
   }
 
   @Test
-  void trap8ARevokedCommunicatorIsDestroyedWithoutBeingFinalized() {
-    Communicator comm = alone(CONFIG);
+  void trap8RevokedCommunicatorIsDestroyedNotFinalized() {
+    Communicator comm = singleRank(CONFIG);
     NcclCommunicator.of(comm).revoke();
     comm.close();
     assertEquals(0, StandIn.calls("ncclCommFinalize"));
@@ -270,18 +270,18 @@ class PitfallsTest {
     assertEquals(0, StandIn.calls("ncclCommAbort"));
   }
 
-  /** The end that was given up goes on in its own thread. */
+  /** Waits for the destroy that timed out, which continues in another thread. */
   private void awaitNoCommunicator() {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
-    while (communicators.made() > 0 && System.nanoTime() < end) {
+    while (communicators.live() > 0 && System.nanoTime() < end) {
       LockSupport.parkNanos(10_000_000);
     }
   }
 
   @Test
-  void trap12BlockingAndNonBlockingCommunicatorsAreRefusedTogether() {
-    try (Communicator blocking = alone(CONFIG);
-        Communicator other = alone(NON_BLOCKING);
+  void trap12MixOfBlockingAndNonBlockingIsRefused() {
+    try (Communicator blocking = singleRank(CONFIG);
+        Communicator other = singleRank(NON_BLOCKING);
         Stream stream = blocking.newStream();
         Buffer value = blocking.newBuffer(DataType.INT32, 1);
         Buffer another = blocking.newBuffer(DataType.INT32, 1)) {
@@ -300,8 +300,8 @@ class PitfallsTest {
   }
 
   @Test
-  void trap12InitialisationAndCommunicationAreRefusedTogether() {
-    try (Communicator comm = alone(CONFIG);
+  void trap12MixOfInitAndCommunicationIsRefused() {
+    try (Communicator comm = singleRank(CONFIG);
         Stream stream = comm.newStream();
         Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       long made = StandIn.calls("ncclCommInitRankConfig");
@@ -322,9 +322,9 @@ class PitfallsTest {
   }
 
   @Test
-  void trap13ASecondThreadInsideACommunicatorIsRefusedAndHarmsNothing() throws Exception {
+  void trap13SecondThreadIsRefusedWithoutHarm() throws Exception {
     StandIn.trap(13);
-    try (Communicator comm = alone(CONFIG);
+    try (Communicator comm = singleRank(CONFIG);
         Stream stream = comm.newStream();
         Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       Thread first =
@@ -343,25 +343,25 @@ class PitfallsTest {
       }
       assertTrue(first.join(Duration.ofSeconds(10)));
       assertTrue(refused.getMessage().contains("in use by another thread"), refused::toString);
-      assertEquals(1, StandIn.calls("ncclAllReduce"), "the second never reached NCCL");
+      assertEquals(1, StandIn.calls("ncclAllReduce"), "the second call did not reach NCCL");
       assertTrue(comm.asyncError().isEmpty());
       stream.synchronize();
     }
   }
 
-  /** It is unsafe in NCCL, but ranks that share a GPU do nothing else: docs/threads.md. */
+  /** NCCL calls this unsafe, but ranks that share a GPU always do it; see docs/threads.md. */
   @Test
-  void trap13TwoCommunicatorsOfOneDeviceAreNotKeptFromTwoThreads() throws Exception {
+  void trap13TwoThreadsMayUseTwoCommunicatorsOfOneDevice() throws Exception {
     StandIn.trap(13);
-    try (Communicator first = alone(CONFIG);
-        Communicator second = alone(CONFIG)) {
+    try (Communicator first = singleRank(CONFIG);
+        Communicator second = singleRank(CONFIG)) {
       assertEquals(first.device(), second.device());
       FutureTask<Integer> other = new FutureTask<>(() -> sum(first, 3));
       Thread thread = Thread.ofPlatform().daemon().start(other);
       while (StandIn.calls("ncclAllReduce") == 0 && thread.isAlive()) {
         LockSupport.parkNanos(1_000_000);
       }
-      // The first is inside for as long as the trap makes its call last.
+      // The trap prolongs the first call, which is still inside NCCL.
       assertEquals(4, sum(second, 4));
       assertEquals(3, other.get(20, TimeUnit.SECONDS));
       assertEquals(2, StandIn.calls("ncclAllReduce"));
@@ -369,8 +369,8 @@ class PitfallsTest {
   }
 
   @Test
-  void trap13AnAbortWaitsForTheThreadInsideAndLeavesItTheFreeing() throws Exception {
-    Communicator comm = alone(NON_BLOCKING);
+  void trap13AbortLetsTheThreadInsideNcclFree() throws Exception {
+    Communicator comm = singleRank(NON_BLOCKING);
     try (Stream stream = comm.newStream();
         Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       StandIn.hold(-1);
@@ -393,9 +393,9 @@ class PitfallsTest {
   }
 
   @Test
-  void trap14WhatIsMadeLiesOnItsOwnDeviceWhicheverNcclLeavesCurrent() {
+  void trap14ObjectsAreMadeOnTheirOwnDevice() {
     StandIn.trap(14);
-    List<Communicator> ranks = backend.newCommunicators(CONFIG, 2, 5);
+    List<Communicator> ranks = backend.newCommunicators(new int[] {2, 5}, CONFIG);
     try {
       for (int i = 0; i < 3; i++) {
         List<Stream> streams = new ArrayList<>();
@@ -404,7 +404,7 @@ class PitfallsTest {
           streams.add(rank.newStream());
           values.add(rank.newBuffer(DataType.INT32, 1));
           values.getLast().copyFromAsync(MemorySegment.ofArray(new int[] {3}), streams.getLast());
-          assertEquals(rank.device(), deviceOf(values.getLast()), "where CUDA says it lies");
+          assertEquals(rank.device(), deviceOf(values.getLast()), "the device according to CUDA");
         }
         Group.run(
             () -> {
@@ -435,7 +435,7 @@ class PitfallsTest {
     }
   }
 
-  private Communicator alone(CommunicatorConfig config) {
+  private Communicator singleRank(CommunicatorConfig config) {
     return backend.newCommunicator(backend.newUniqueId(), 1, 0, config);
   }
 

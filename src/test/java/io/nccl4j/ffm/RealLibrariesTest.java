@@ -25,8 +25,8 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
 /**
- * What NVIDIA's libraries do through the bindings where there is no driver: all that works without
- * one, and the codes of what does not.
+ * Calls NVIDIA's libraries through the bindings on a machine without a driver: the functions that
+ * work without one, and the result codes of those that do not.
  */
 @OnRealLibraries
 class RealLibrariesTest {
@@ -39,7 +39,7 @@ class RealLibrariesTest {
   }
 
   @Test
-  void theLoadedLibrariesAreTheOnesThatWereNamed() throws Exception {
+  void namedLibrariesAreLoaded() throws Exception {
     assertEquals(Requirement.library("nccl").toRealPath(), NativeLibrary.NCCL.load().path());
     assertEquals(23007, NativeLibrary.NCCL.load().version());
     assertEquals(Requirement.library("cudart").toRealPath(), NativeLibrary.CUDART.load().path());
@@ -47,7 +47,7 @@ class RealLibrariesTest {
   }
 
   @Test
-  void theVersionIsThatOfTheHeader() {
+  void versionMatchesTheHeader() {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment version = arena.allocate(ValueLayout.JAVA_INT);
       assertEquals(nccl_h.ncclSuccess(), nccl_h.ncclGetVersion(version));
@@ -56,7 +56,7 @@ class RealLibrariesTest {
   }
 
   @Test
-  void everyResultHasAText() {
+  void everyResultHasErrorText() {
     assertEquals("no error", errorString(nccl_h.ncclSuccess()));
     assertEquals("unhandled cuda error (run with NCCL_DEBUG=INFO for details)", errorString(1));
     assertEquals("unhandled system error (run with NCCL_DEBUG=INFO for details)", errorString(2));
@@ -74,13 +74,13 @@ class RealLibrariesTest {
   }
 
   @Test
-  void theLastErrorIsFilledByAFailure() {
+  void failureSetsTheLastError() {
     assertEquals(nccl_h.ncclInvalidArgument(), nccl_h.ncclGetUniqueId(NULL));
     assertTrue(text(nccl_h.ncclGetLastError(NULL)).contains("GetUniqueId"));
   }
 
   @Test
-  void aUniqueIdHas128BytesAndIsNotTheLast() {
+  void uniqueIdsHave128BytesAndDiffer() {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment first = ncclUniqueId.allocate(arena);
       MemorySegment second = ncclUniqueId.allocate(arena);
@@ -92,8 +92,8 @@ class RealLibrariesTest {
   }
 
   @Test
-  void anEmptyGroupIsFineAndAnEndWithoutAStartIsInvalidUsage() throws Exception {
-    inThreadOfItsOwn(
+  void emptyGroupSucceedsAndUnmatchedEndIsInvalidUsage() throws Exception {
+    inNewThread(
         () -> {
           assertEquals(nccl_h.ncclSuccess(), nccl_h.ncclGroupStart());
           assertEquals(nccl_h.ncclSuccess(), nccl_h.ncclGroupStart());
@@ -104,7 +104,7 @@ class RealLibrariesTest {
   }
 
   @Test
-  void aNullCommunicatorIsAnInvalidArgument() throws Exception {
+  void nullCommunicatorIsInvalidArgument() throws Exception {
     try (Arena arena = Arena.ofShared()) {
       MemorySegment out = arena.allocate(8);
       IntSupplier[] calls = {
@@ -125,7 +125,7 @@ class RealLibrariesTest {
       };
       for (int i = 0; i < calls.length; i++) {
         int call = i;
-        inThreadOfItsOwn(
+        inNewThread(
             () ->
                 assertEquals(nccl_h.ncclInvalidArgument(), calls[call].getAsInt(), "call " + call));
       }
@@ -133,7 +133,7 @@ class RealLibrariesTest {
   }
 
   @Test
-  void endingANullCommunicatorIsFine() {
+  void destroyOfNullCommunicatorSucceeds() {
     assertEquals(nccl_h.ncclSuccess(), nccl_h.ncclCommDestroy(NULL));
     assertEquals(nccl_h.ncclSuccess(), nccl_h.ncclCommAbort(NULL));
     assertEquals(nccl_h.ncclSuccess(), nccl_h.ncclCommFinalize(NULL));
@@ -141,9 +141,9 @@ class RealLibrariesTest {
   }
 
   @Test
-  void withoutADriverEveryInitialisationAnswersUnhandledCudaError() throws Exception {
+  void initWithoutDriverIsUnhandledCudaError() throws Exception {
     assumeFalse(Driver.present(), "there is a driver");
-    inThreadOfItsOwn(
+    inNewThread(
         () -> {
           try (Arena arena = Arena.ofConfined()) {
             MemorySegment id = ncclUniqueId.allocate(arena);
@@ -152,7 +152,7 @@ class RealLibrariesTest {
             assertEquals(nccl_h.ncclUnhandledCudaError(), nccl_h.ncclCommInitRank(comm, 1, id, 0));
           }
         });
-    inThreadOfItsOwn(
+    inNewThread(
         () -> {
           try (Arena arena = Arena.ofConfined()) {
             MemorySegment comm = arena.allocate(ValueLayout.ADDRESS);
@@ -162,9 +162,9 @@ class RealLibrariesTest {
   }
 
   @Test
-  void anInitialisationThatFailsLeavesItsThreadInAGroup() throws Exception {
+  void failedInitLeavesItsThreadInGroup() throws Exception {
     assumeFalse(Driver.present(), "there is a driver");
-    inThreadOfItsOwn(
+    inNewThread(
         () -> {
           try (Arena arena = Arena.ofConfined()) {
             MemorySegment id = ncclUniqueId.allocate(arena);
@@ -174,8 +174,8 @@ class RealLibrariesTest {
             assertEquals(
                 nccl_h.ncclUnhandledCudaError(),
                 nccl_h.ncclCommInitRankConfig(comm, 1, id, 0, config));
-            // The trap that nccl4j's initialising in threads of their own keeps from its callers:
-            // were the group closed, this would be an invalid usage.
+            // If the group were closed, this would be an invalid usage. nccl4j creates
+            // communicators on separate threads to shield its callers from this.
             assertNotEquals(nccl_h.ncclInvalidUsage(), nccl_h.ncclGroupEnd());
           }
         });
@@ -196,7 +196,7 @@ class RealLibrariesTest {
   }
 
   @Test
-  void theCudaRuntimeKnowsItsVersionAndItsErrors() {
+  void cudaRuntimeReportsVersionAndErrors() {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment version = arena.allocate(ValueLayout.JAVA_INT);
       assertEquals(cudart_h.cudaSuccess(), cudart_h.cudaRuntimeGetVersion(version));
@@ -208,7 +208,7 @@ class RealLibrariesTest {
   }
 
   @Test
-  void withoutADriverTheCudaRuntimeSaysThatTheDriverIsTooOld() {
+  void cudaRuntimeWithoutDriverReportsInsufficientDriver() {
     assumeFalse(Driver.present(), "there is a driver");
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
@@ -221,7 +221,7 @@ class RealLibrariesTest {
   }
 
   @Test
-  void withoutADriverTheNcclBackendIsRefusedAndAutoTakesTheReference() {
+  void autoWithoutDriverReturnsReference() {
     assumeFalse(Driver.present(), "there is a driver");
     CudaException thrown = assertThrows(CudaException.class, Backend::nccl);
     assertEquals("cudaErrorInsufficientDriver", thrown.errorName());
@@ -232,7 +232,7 @@ class RealLibrariesTest {
     }
   }
 
-  /** Returns a C string whose memory the library keeps. */
+  /** Returns a C string in memory owned by the library. */
   @SuppressWarnings("restricted")
   private static String text(MemorySegment string) {
     return string.reinterpret(4096).getString(0);
@@ -242,8 +242,8 @@ class RealLibrariesTest {
     void run() throws Exception;
   }
 
-  /** Runs in a new thread, because NCCL keeps a group depth per thread, and failures disturb it. */
-  private static void inThreadOfItsOwn(Body body) throws Exception {
+  /** Runs in a new thread, because failures change NCCL's group depth, which is per thread. */
+  private static void inNewThread(Body body) throws Exception {
     Throwable[] failure = new Throwable[1];
     Thread thread =
         Thread.ofPlatform()

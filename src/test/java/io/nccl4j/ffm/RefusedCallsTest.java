@@ -28,7 +28,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What NCCL refuses has no number among a communicator's collectives, recorded or not. */
+/** Tests that calls refused by NCCL get no sequence number, recorded or not. */
 @OnStandIn
 class RefusedCallsTest {
   private static final int INVALID_USAGE = 5;
@@ -78,7 +78,7 @@ class RefusedCallsTest {
     assertThrows(NcclInvalidUsageException.class, calls::run);
   }
 
-  /** Enqueues five collectives and two messages, and has as many calls refused between them. */
+  /** Enqueues five collectives, a send and a receive, with refused calls between them. */
   private void callAndBeRefused() {
     refused(this::sum);
     for (int i = 0; i < 3; i++) {
@@ -103,7 +103,7 @@ class RefusedCallsTest {
 
   @ParameterizedTest(name = "recorded {0}")
   @ValueSource(booleans = {true, false})
-  void whatIsRefusedDoesNotCount(boolean recorded) {
+  void refusedCallsAreNotCounted(boolean recorded) {
     if (recorded) {
       try (Recorded _ = new Recorded()) {
         callAndBeRefused();
@@ -112,10 +112,10 @@ class RefusedCallsTest {
     } else {
       callAndBeRefused();
     }
-    try (Recorded now = new Recorded()) {
+    try (Recorded after = new Recorded()) {
       sum();
       Group.run(this::pair);
-      List<RecordedEvent> events = now.events("Collective", 3);
+      List<RecordedEvent> events = after.events("Collective", 3);
       assertEquals(List.of(6L), sequences(events, "allReduce"));
       assertEquals(List.of(2L), sequences(events, "send"));
       assertEquals(List.of(2L), sequences(events, "recv"));
@@ -123,7 +123,7 @@ class RefusedCallsTest {
   }
 
   @Test
-  void whatIsRefusedIsRecordedWithoutANumber() {
+  void refusedCallsAreRecordedWithoutSequenceNumber() {
     try (Recorded recorded = new Recorded()) {
       callAndBeRefused();
       stream.synchronize();
@@ -138,7 +138,7 @@ class RefusedCallsTest {
 
   @ParameterizedTest(name = "recorded {0}")
   @ValueSource(booleans = {true, false})
-  void whatFailedOtherwiseCounts(boolean recorded) {
+  void callsThatFailOtherwiseAreCounted(boolean recorded) {
     StandIn.fail("ncclAllReduce", SYSTEM_ERROR, 1);
     if (recorded) {
       try (Recorded _ = new Recorded()) {
@@ -147,15 +147,15 @@ class RefusedCallsTest {
     } else {
       assertThrows(NcclException.class, this::sum);
     }
-    try (Recorded now = new Recorded()) {
+    try (Recorded after = new Recorded()) {
       sum();
-      assertEquals(List.of(2L), sequences(now.events("Collective", 1), "allReduce"));
+      assertEquals(List.of(2L), sequences(after.events("Collective", 1), "allReduce"));
     }
   }
 
   @ParameterizedTest(name = "recorded {0}")
   @ValueSource(booleans = {true, false})
-  void failedCall_hasOperationAndNumber(boolean recorded) {
+  void failedCall_hasOperationAndSequenceNumber(boolean recorded) {
     try (Recorded _ = recorded ? new Recorded() : null) {
       sum();
       StandIn.fail("ncclAllReduce", SYSTEM_ERROR, 1);
@@ -171,13 +171,13 @@ class RefusedCallsTest {
       StandIn.fail("ncclAllReduce", INVALID_USAGE, 1);
       NcclException refused = assertThrows(NcclException.class, this::sum);
       assertEquals(Optional.of(Operation.ALL_REDUCE), refused.operation());
-      assertEquals(OptionalLong.empty(), refused.sequenceNumber(), "it does not count");
+      assertEquals(OptionalLong.empty(), refused.sequenceNumber(), "a refused call is not counted");
     }
   }
 
   @ParameterizedTest(name = "recorded {0}")
   @ValueSource(booleans = {true, false})
-  void failedGroup_hasItsFirstNumber(boolean recorded) {
+  void failedGroup_hasItsFirstSequenceNumber(boolean recorded) {
     try (Recorded _ = recorded ? new Recorded() : null) {
       sum();
       StandIn.fail("ncclGroupEnd", SYSTEM_ERROR, 1);

@@ -7,7 +7,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
@@ -25,7 +24,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** Two ranks on one GPU, which NCCL can be told to allow, share no stream in a group. */
+/** Tests that two ranks on one GPU, which NCCL can allow, may not share a stream in a group. */
 @OnStandIn
 class SharedStreamTest {
   private static final String SEVERAL_RANKS = "NCCL_MULTI_RANK_GPU_ENABLE";
@@ -58,9 +57,9 @@ class SharedStreamTest {
   }
 
   @Test
-  void aGroupOfTwoRanksOnOneStreamIsRefusedBeforeAnyNativeCall() {
+  void groupOfTwoRanksOnOneStreamIsRefused() {
     try (Backend backend = Backend.nccl()) {
-      List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 0);
+      List<Communicator> ranks = backend.newCommunicators(0, 0);
       try (Stream shared = backend.newStream(0);
           Stream own = backend.newStream(0);
           Buffer one = backend.newBuffer(0, DataType.INT32, 1);

@@ -9,7 +9,7 @@ import java.util.List;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** A call that overflows the stack fails, and the next one does not. */
+/** Tests that calls succeed after earlier ones failed with a stack overflow. */
 @OnStandIn
 class StackOverflowTest {
   @ParameterizedTest

@@ -9,10 +9,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
-/**
- * A program whose device comes to the end of a stream, and that aborts a communicator, while the
- * heap is full.
- */
+/** A program in which a stage completes and a communicator is aborted while the heap is full. */
 public final class StageOnFullHeap {
   private static final int WARM_CALLS = 50;
   private static final long HELD_MILLIS = 1000;
@@ -22,7 +19,7 @@ public final class StageOnFullHeap {
 
   private StageOnFullHeap() {}
 
-  /** Prints how the stage and the abort end. */
+  /** Prints the results of the stage and of the abort. */
   public static void main(String[] arguments) throws Exception {
     Pair pair = new Pair(CommunicatorConfig.defaults());
     List<Buffer> values = pair.registrable(DataType.INT32, 1);

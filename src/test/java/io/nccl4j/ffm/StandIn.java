@@ -10,7 +10,7 @@ import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 
-/** The functions for tests of the stand-in; see {@code src/test/native/README.md}. */
+/** Controls the stand-in; see {@code src/test/native/README.md}. */
 @SuppressWarnings("restricted") // The stand-in is called without nccl4j.
 final class StandIn {
   private static final SymbolLookup SYMBOLS =
@@ -18,7 +18,7 @@ final class StandIn {
 
   private StandIn() {}
 
-  /** Makes the nth call from now of a function answer a result; 0: every call. */
+  /** Makes the nth call of a function from now on return a result; 0: every call. */
   static void fail(String function, int result, int nth) {
     check(
         function,
@@ -48,7 +48,7 @@ final class StandIn {
                 error));
   }
 
-  /** Returns how often a function was called. */
+  /** Returns the number of calls of a function since the start or the last reset. */
   static long calls(String function) {
     return (long)
         call(
@@ -57,7 +57,7 @@ final class StandIn {
             Arena.global().allocateFrom(function));
   }
 
-  /** Returns how many objects of a kind are alive. */
+  /** Returns the number of objects of a kind that have not been freed. */
   static long live(String kind) {
     return (long)
         call(
@@ -66,7 +66,7 @@ final class StandIn {
             Arena.global().allocateFrom(kind));
   }
 
-  /** Returns whether something has created a device's primary context since the last reset. */
+  /** Returns whether a device's primary context was created since the last reset. */
   static boolean hasContext(int device) {
     int answer =
         (int)
@@ -80,12 +80,12 @@ final class StandIn {
     return answer == 1;
   }
 
-  /** Says how many bytes each device has from now on. */
+  /** Sets the memory size of each device in bytes. */
   static void setMemory(long bytes) {
     call("nccl4j_standin_set_memory", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG), bytes);
   }
 
-  /** Switches one of NCCL's traps. */
+  /** Enables the emulation of one of NCCL's traps. */
   static void trap(int number) {
     check(
         "trap " + number,
@@ -98,19 +98,19 @@ final class StandIn {
                 1));
   }
 
-  /** Lets operations of non-blocking communicators stay in progress; -1: until abort. */
+  /** Keeps operations of non-blocking communicators in progress for a time; -1: until abort. */
   static void hold(int milliseconds) {
     call("nccl4j_standin_hold", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), milliseconds);
   }
 
-  /** Returns the {@code ncclConfig_t} that a communicator was asked for with last. */
+  /** Returns a copy of the last {@code ncclConfig_t} passed to the stand-in. */
   static MemorySegment lastConfig() {
     MemorySegment struct = ncclConfig_t.allocate(Arena.ofAuto());
     call("nccl4j_standin_last_config", FunctionDescriptor.ofVoid(ValueLayout.ADDRESS), struct);
     return struct;
   }
 
-  /** Says whether communicators have windows. */
+  /** Sets whether communicators support windows. */
   static void windows(boolean supported) {
     call(
         "nccl4j_standin_windows",
@@ -119,26 +119,26 @@ final class StandIn {
   }
 
   /**
-   * Says whether first operations connect inside the call, as NCCL's do unless {@code
-   * NCCL_RUNTIME_CONNECT} is 0; on after a reset.
+   * Sets whether first operations connect inside the call, as NCCL's do unless {@code
+   * NCCL_RUNTIME_CONNECT} is 0; true after a reset.
    */
   static void connect(boolean inCalls) {
     call(
         "nccl4j_standin_connect", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), inCalls ? 1 : 0);
   }
 
-  /** Sets how many bytes of its thread's stack an initialisation needs. */
+  /** Sets the stack size in bytes that an initialisation needs. */
   static void initStack(int bytes) {
     call("nccl4j_standin_init_stack", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), bytes);
   }
 
-  /** Returns how often two threads were at once in state of the parameters that is not locked. */
+  /** Returns how often two threads used the unlocked state of the parameters at once. */
   static long parameterOverlaps() {
     return (long)
         call("nccl4j_standin_param_overlaps", FunctionDescriptor.of(ValueLayout.JAVA_LONG));
   }
 
-  /** Sets a variable in the environment of C code, until it is set to null. */
+  /** Sets a variable of the C environment, or unsets it if the value is null. */
   static void setEnvironment(String name, String value) {
     Linker linker = Linker.nativeLinker();
     FunctionDescriptor set =
@@ -164,7 +164,7 @@ final class StandIn {
     return linker.downcallHandle(linker.defaultLookup().findOrThrow(function), type);
   }
 
-  /** Takes back all that tests have set. */
+  /** Restores the settings of the environment and clears the counts; live objects stay. */
   static void reset() {
     call("nccl4j_standin_reset", FunctionDescriptor.ofVoid());
   }

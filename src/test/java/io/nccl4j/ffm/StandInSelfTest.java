@@ -15,8 +15,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /**
- * The stand-in's own tests, which are C: a caller in C falls into the traps, so that what nccl4j
- * steps over is there. Each runs in a process of its own, without what this one's environment says.
+ * Runs the stand-in's own tests, which are in C: they show that a caller in C is affected by the
+ * traps that nccl4j avoids. Each runs in its own process, without the NCCL variables of this one.
  */
 @OnStandIn
 class StandInSelfTest {
@@ -24,38 +24,40 @@ class StandInSelfTest {
 
   @ParameterizedTest(name = "NCCL {0}")
   @CsvSource({"2.30, 23007", "2.27, 22703", "2.22, 22203", "2.18, 21801"})
-  void theStandInIsAsItsOwnTestSays(String release, int code) throws Exception {
+  void selfTestPasses(String release, int code) throws Exception {
     boolean newest = release.equals("2.30");
     List<String> command = new ArrayList<>(List.of("src/test/native/build", "--selftest"));
     if (!newest) {
       command.add("--nccl=" + release);
     }
-    List<String> said = run(command);
-    String last = said.getLast();
-    assertTrue(last.startsWith("selftest: ") && last.endsWith("ok"), () -> String.join("\n", said));
+    List<String> output = run(command);
+    String last = output.getLast();
+    assertTrue(
+        last.startsWith("selftest: ") && last.endsWith("ok"), () -> String.join("\n", output));
     if (newest) {
-      assertTrue(said.contains("selftest: a look during the end of a group"), said::toString);
+      assertTrue(
+          output.contains("selftest: a state query during the end of a group"), output::toString);
     } else {
       assertTrue(last.endsWith("as NCCL " + code + ": ok"), last);
     }
   }
 
   private List<String> run(List<String> command) throws IOException, InterruptedException {
-    Path output = temp.resolve("output");
+    Path file = temp.resolve("output");
     ProcessBuilder builder =
         new ProcessBuilder(command)
             .directory(Path.of(System.getProperty("basedir", ".")).toFile())
             .redirectErrorStream(true)
-            .redirectOutput(output.toFile());
-    // Above all the record of what Java has called is not to name what C calls here.
+            .redirectOutput(file.toFile());
+    // In particular, calls from C must not enter the record of the calls from Java.
     builder.environment().keySet().removeIf(name -> name.startsWith("NCCL"));
     Process process = builder.start();
     if (!process.waitFor(5, TimeUnit.MINUTES)) {
       process.descendants().forEach(ProcessHandle::destroyForcibly);
       process.destroyForcibly();
     }
-    List<String> said = Files.readAllLines(output);
-    assertEquals(0, process.waitFor(), () -> String.join("\n", said));
-    return said;
+    List<String> output = Files.readAllLines(file);
+    assertEquals(0, process.waitFor(), () -> String.join("\n", output));
+    return output;
   }
 }

@@ -42,22 +42,22 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 /**
- * What remains of calls that were refused, given up or interrupted before NCCL was done with them,
- * and of those at which a second thread looks.
+ * Tests the state after calls that were refused, timed out or were interrupted before NCCL
+ * completed them, and calls whose state a second thread queries.
  */
 @OnStandIn
 class UnfinishedCallsTest {
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
   private static final CommunicatorConfig NON_BLOCKING = CONFIG.withBlocking(false);
-  private static final CommunicatorConfig IMPATIENT =
+  private static final CommunicatorConfig SHORT_TIMEOUT =
       NON_BLOCKING.withTimeout(Duration.ofMillis(400));
   private static final int PAGE_INTS = 1024;
 
   @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
 
   @Test
-  void aCommunicatorThatIsClosedWhileItConnectsIsFreedWhenItHas() throws Exception {
+  void communicatorClosedWhileConnectingIsFreedLater() throws Exception {
     try (Backend backend = Backend.nccl()) {
       UniqueId id = backend.newUniqueId();
       CompletableFuture<Communicator> begun = new CompletableFuture<>();
@@ -69,12 +69,12 @@ class UnfinishedCallsTest {
       Communicator peer = backend.newCommunicator(id, 2, 1, CONFIG);
       assertInstanceOf(CommunicatorAbortedException.class, end.get(10, TimeUnit.SECONDS));
       peer.abort();
-      await(() -> communicators.made() == 0);
+      await(() -> communicators.live() == 0);
     }
   }
 
   @Test
-  void aResumeWhoseCallerWasInterruptedResumesAllTheSame() throws Exception {
+  void interruptedResumeStillResumes() throws Exception {
     try (Pair pair = new Pair(CONFIG)) {
       together(() -> pair.nccl(0).suspend(), () -> pair.nccl(1).suspend());
       CompletableFuture<Throwable> end = new CompletableFuture<>();
@@ -90,8 +90,8 @@ class UnfinishedCallsTest {
   }
 
   @Test
-  void aRevokeThatWasNotLetInHasRevokedNothing() throws Exception {
-    StandIn.connect(false); // The broadcast of one rank alone ends.
+  void revokeRefusedDuringOtherCallHasNoEffect() throws Exception {
+    StandIn.connect(false); // The broadcast call of one rank alone returns.
     try (Pair pair = new Pair(NON_BLOCKING)) {
       Communicator comm = pair.rank(0);
       Buffer value = comm.newBuffer(DataType.INT32, 1);
@@ -116,7 +116,7 @@ class UnfinishedCallsTest {
   }
 
   @Test
-  void aRevokeThatTheLibraryRefusedIsMadeAgain() {
+  void revokeFailedInNcclIsRepeatable() {
     try (Pair pair = new Pair(CONFIG)) {
       StandIn.fail("ncclCommRevoke", 3, 1);
       assertThrows(NcclException.class, pair.nccl(0)::revoke);
@@ -124,12 +124,12 @@ class UnfinishedCallsTest {
       pair.nccl(1).revoke();
       assertEquals(3, StandIn.calls("ncclCommRevoke"));
     }
-    assertEquals(0, StandIn.calls("ncclCommFinalize"), "they are revoked");
+    assertEquals(0, StandIn.calls("ncclCommFinalize"), "revoked communicators are not finalized");
     assertEquals(0, StandIn.calls("ncclCommAbort"));
   }
 
   @Test
-  void aSourceThatIsLargerThanTheWindowIsRefused() {
+  void sourceLargerThanTheWindowIsRefused() {
     try (Pair pair = new Pair(CONFIG)) {
       List<Buffer> small = pair.registrable(DataType.INT8, 10);
       List<Buffer> large = pair.registrable(DataType.FLOAT32, 3);
@@ -140,7 +140,7 @@ class UnfinishedCallsTest {
               IllegalArgumentException.class,
               () -> pair.nccl(0).putSignal(large.get(0), 1, targets.get(0), 0, pair.stream(0)));
       assertEquals(
-          "offset is 0; 3 elements of FLOAT32 from there on do not lie within the window's 10 bytes",
+          "offset is 0; 3 elements of FLOAT32 at that offset are not within the window's 10 bytes",
           refused.getMessage());
       assertEquals(0, StandIn.calls("ncclPutSignal"));
       targets.forEach(Window::close);
@@ -151,8 +151,8 @@ class UnfinishedCallsTest {
   }
 
   @Test
-  void theMemoryOfAWindowThatWasGivenUpIsHeldUntilItsCommunicatorIsGone() {
-    try (Pair pair = new Pair(IMPATIENT)) {
+  void memoryOfTimedOutWindowIsRetainedUntilAbort() {
+    try (Pair pair = new Pair(SHORT_TIMEOUT)) {
       List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
       StandIn.trap(4);
       StandIn.hold(-1);
@@ -168,20 +168,20 @@ class UnfinishedCallsTest {
   }
 
   @Test
-  void aRefusedDestroyIsFollowedByAnAbortAndHoldsNoMemory() {
+  void refusedDestroyIsFollowedByAbortAndReleasesMemory() {
     destroyFails(NcclResult.INVALID_ARGUMENT);
     assertEquals(1, StandIn.calls("ncclCommAbort"));
   }
 
   @Test
-  void aDestroyThatMayHaveFreedItAlreadyHoldsNoMemoryAndIsNotFollowedByAnAbort() {
+  void ambiguousDestroyIsNotFollowedByAbort() {
     destroyFails(NcclResult.UNHANDLED_CUDA_ERROR);
     assertEquals(0, StandIn.calls("ncclCommAbort"));
   }
 
-  /** Closes a communicator that knows of a window which came late, when nobody waited any more. */
+  /** Closes a communicator whose window was registered after the registration had timed out. */
   private void destroyFails(NcclResult result) {
-    Pair pair = new Pair(IMPATIENT);
+    Pair pair = new Pair(SHORT_TIMEOUT);
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     StandIn.hold(1_000);
     List<CompletionStage<Window>> stages =
@@ -205,7 +205,7 @@ class UnfinishedCallsTest {
   }
 
   @Test
-  void nobodyAsksForTheStateWhileACallIsMade() {
+  void stateIsNotQueriedDuringCalls() {
     StandIn.trap(13);
     try (Pair pair = new Pair(NON_BLOCKING)) {
       try (Poller poller = new Poller(pair.rank(0))) {
@@ -221,7 +221,7 @@ class UnfinishedCallsTest {
   }
 
   @Test
-  void nobodyAsksForTheStateWhileAGroupEnds() {
+  void stateIsNotQueriedDuringGroupEnd() {
     try (Pair pair = new Pair(NON_BLOCKING)) {
       List<Buffer> values = pair.registrable(DataType.INT32, 1);
       StandIn.trap(13);
@@ -245,7 +245,7 @@ class UnfinishedCallsTest {
   }
 
   @Test
-  void theEnvironmentDecidesWhatBlocksAsItDoesInNccl() {
+  void environmentOverridesBlockingAsInNccl() {
     StandIn.setEnvironment("NCCL_COMM_BLOCKING", "0");
     try (Pair pair = new Pair(CONFIG)) {
       IllegalArgumentException refused =
@@ -284,7 +284,7 @@ class UnfinishedCallsTest {
   }
 
   @Test
-  void anIdOfAGrowThatItsConfigurationForbidsIsStillGood() {
+  void growIdIsUsableAfterRefusedConfig() {
     try (Pair pair = new Pair(CONFIG)) {
       UniqueId id = pair.rank(0).newGrowId();
       NcclConfig forbidden = NcclConfig.of(CONFIG).withMinCtas(2);
@@ -295,9 +295,9 @@ class UnfinishedCallsTest {
   }
 
   @Test
-  void anIdWhoseCallerWasInterruptedIsForTheNext() {
+  void growIdOfInterruptedCallIsReturnedByTheNext() {
     try (Pair pair = new Pair(CONFIG)) {
-      // Calls take long enough to be interrupted.
+      // The trap makes calls slow enough to be interrupted.
       StandIn.trap(13);
       Thread.currentThread().interrupt();
       assertThrows(CancellationException.class, pair.rank(0)::newGrowId);
@@ -322,7 +322,7 @@ class UnfinishedCallsTest {
     together(grown.get(0)::close, grown.get(1)::close, grown.get(2)::close);
   }
 
-  /** Asks for the state again and again, in a thread of its own. */
+  /** Queries the state repeatedly in its own thread. */
   private static final class Poller implements AutoCloseable {
     private final AtomicReference<Object> found = new AtomicReference<>();
     private final CompletableFuture<Void> end;
@@ -356,8 +356,8 @@ class UnfinishedCallsTest {
   }
 
   @Test
-  void aChildThatComesLateIsFreedWithItsRevokedParent() {
-    try (Pair pair = new Pair(IMPATIENT)) {
+  void lateChildIsFreedWithItsRevokedParent() {
+    try (Pair pair = new Pair(SHORT_TIMEOUT)) {
       StandIn.trap(4);
       StandIn.hold(1_000);
       Communicator comm = pair.rank(0);
@@ -365,7 +365,7 @@ class UnfinishedCallsTest {
           () -> assertThrows(NcclTimeoutException.class, () -> comm.split(0, 0)),
           () -> assertThrows(NcclTimeoutException.class, () -> pair.rank(1).split(0, 0)));
       StandIn.hold(0);
-      await(() -> communicators.made() == 4);
+      await(() -> communicators.live() == 4);
       NcclCommunicator.of(comm).revoke();
       comm.close();
     }
@@ -409,7 +409,7 @@ class UnfinishedCallsTest {
   private static void await(BooleanSupplier condition) {
     long start = System.nanoTime();
     while (!condition.getAsBoolean()) {
-      assertTrue(System.nanoTime() - start < 20_000_000_000L, "it does not come about");
+      assertTrue(System.nanoTime() - start < 20_000_000_000L, "the condition did not become true");
       LockSupport.parkNanos(1_000);
     }
   }

@@ -13,7 +13,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** What a backend reports of its versions, and what is there only because nccl.h has it. */
+/** Tests the version report, and functions that exist only because nccl.h has them. */
 @OnStandIn
 class VersionReportTest {
   @BeforeEach
@@ -23,7 +23,7 @@ class VersionReportTest {
   }
 
   @Test
-  void backendReportsTheVersionsOfTheProcess() {
+  void backendReportsLoadedVersions() {
     try (Backend backend = NcclBackend.open()) {
       VersionReport report = NcclBackend.of(backend).versionReport();
       assertEquals(VersionReport.load(), report);
@@ -39,7 +39,7 @@ class VersionReportTest {
 
   @Test
   @SuppressWarnings("deprecation") // As its C function.
-  void theDebugVariablesAreReadAgainOnDemand() {
+  void resetDebugInitCallsNccl() {
     try (Backend backend = NcclBackend.open()) {
       NcclBackend.of(backend).resetDebugInit();
       assertEquals(1, StandIn.calls("ncclResetDebugInit"));
@@ -47,7 +47,7 @@ class VersionReportTest {
   }
 
   @Test
-  void parametersAreDumpedByNccl() {
+  void dumpCallsNccl() {
     try (Backend backend = NcclBackend.open()) {
       NcclBackend.of(backend).parameters().dump();
       assertEquals(1, StandIn.calls("ncclParamDumpAll"));

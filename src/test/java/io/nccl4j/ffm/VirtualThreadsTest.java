@@ -25,8 +25,9 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * CUDA's current device and NCCL's group depth belong to a thread of the operating system, from
- * which a virtual thread can move to another one.
+ * Tests that virtual threads may close and abort, and are refused elsewhere: CUDA's current device
+ * and NCCL's group depth belong to an operating system thread, and a virtual thread can move from
+ * one to another.
  */
 @OnStandIn
 class VirtualThreadsTest {
@@ -56,11 +57,11 @@ class VirtualThreadsTest {
   }
 
   @Test
-  void callThatIsRepeatedIsRefusedOnAVirtualThreadToo() throws Exception {
+  void repeatedCallIsRefusedOnVirtualThread() throws Exception {
     try (Pair pair = new Pair(CommunicatorConfig.defaults());
         Buffer first = pair.rank(0).newBuffer(DataType.INT32, 1);
         Buffer second = pair.rank(1).newBuffer(DataType.INT32, 1)) {
-      StandIn.connect(false); // The threads take turns.
+      StandIn.connect(false); // The ranks call one after the other.
       for (int i = 0; i < 5; i++) {
         pair.rank(0).allReduce(first, first, ReduceOp.SUM, pair.stream(0));
         Pair.onOwnThread(
@@ -77,7 +78,7 @@ class VirtualThreadsTest {
   }
 
   @Test
-  void communicatorClosedOnAVirtualThreadIsNotAborted() throws Exception {
+  void communicatorClosedOnVirtualThreadIsNotAborted() throws Exception {
     long communicators = StandIn.live("communicator");
     Pair pair = new Pair(CommunicatorConfig.defaults());
     List<Buffer> values = pair.registrable(DataType.INT32, 1);
@@ -94,7 +95,7 @@ class VirtualThreadsTest {
   }
 
   @Test
-  void streamClosedOnAVirtualThreadFreesItsCopyMemory() throws Exception {
+  void streamClosedOnVirtualThreadFreesStagingMemory() throws Exception {
     long streams = StandIn.live("stream");
     long events = StandIn.live("event");
     long pinned = StandIn.live("pinned");
@@ -112,12 +113,12 @@ class VirtualThreadsTest {
   }
 
   @Test
-  void streamClosedOnAVirtualThreadChecksForPendingWork() throws Exception {
+  void streamClosedOnVirtualThreadChecksForPendingWork() throws Exception {
     long streams = StandIn.live("stream");
     Pair pair = new Pair(CommunicatorConfig.defaults());
     List<Buffer> values = pair.registrable(DataType.INT32, 1);
     sumTogether(pair, values);
-    // The stream is asked whether this has passed, which no wait has found yet.
+    // No wait has seen this complete, so the close queries the stream.
     values.get(0).fill((byte) 1, pair.stream(0));
     onVirtualThread(pair.stream(0)::close);
     assertEquals(streams + 1, StandIn.live("stream"));
@@ -127,7 +128,7 @@ class VirtualThreadsTest {
   }
 
   @Test
-  void streamWithPendingWorkRefusesItsCloseOnAVirtualThread() throws Exception {
+  void streamWithPendingWorkRefusesCloseOnVirtualThread() throws Exception {
     long streams = StandIn.live("stream");
     Pair pair = new Pair(CommunicatorConfig.defaults());
     List<Buffer> values = pair.registrable(DataType.INT32, 1);
@@ -165,7 +166,7 @@ class VirtualThreadsTest {
   }
 
   @Test
-  void eventClosedOnAVirtualThreadIsDestroyed() throws Exception {
+  void eventClosedOnVirtualThreadIsDestroyed() throws Exception {
     long events = StandIn.live("event");
     try (Backend backend = NcclBackend.open()) {
       Event event = backend.newEvent(1);
@@ -176,7 +177,7 @@ class VirtualThreadsTest {
   }
 
   @Test
-  void graphClosedOnAVirtualThreadIsDestroyed() throws Exception {
+  void graphClosedOnVirtualThreadIsDestroyed() throws Exception {
     long graphs = StandIn.live("graph");
     try (Backend backend = NcclBackend.open();
         Stream stream = backend.newStream(1)) {
@@ -188,7 +189,7 @@ class VirtualThreadsTest {
   }
 
   @Test
-  void bufferClosedOnAVirtualThreadWaitsForItsCopy() throws Exception {
+  void bufferClosedOnVirtualThreadWaitsForItsFill() throws Exception {
     long memory = StandIn.live("memory");
     try (Backend backend = NcclBackend.open();
         Stream stream = backend.newStream(1)) {
@@ -200,7 +201,7 @@ class VirtualThreadsTest {
   }
 
   @Test
-  void pinnedMemoryIsAllocatedAndFreedOnAVirtualThread() throws Exception {
+  void pinnedMemoryIsAllocatedAndFreedOnVirtualThread() throws Exception {
     long pinned = StandIn.live("pinned");
     try (Backend backend = NcclBackend.open()) {
       Buffer[] made = new Buffer[1];
@@ -213,18 +214,18 @@ class VirtualThreadsTest {
   }
 
   @Test
-  void operatorClosedOnAVirtualThreadIsDestroyed() throws Exception {
+  void reductionOpClosedOnVirtualThreadIsDestroyed() throws Exception {
     try (Pair pair = new Pair(CommunicatorConfig.defaults())) {
-      long operators = StandIn.live("redop");
-      ReduceOp.PreMulSum operator = pair.rank(0).newPreMulSum(DataType.INT32, 3);
-      assertEquals(operators + 1, StandIn.live("redop"));
-      onVirtualThread(operator::close);
-      assertEquals(operators, StandIn.live("redop"));
+      long ops = StandIn.live("redop");
+      ReduceOp.PreMulSum op = pair.rank(0).newPreMulSum(DataType.INT32, 3);
+      assertEquals(ops + 1, StandIn.live("redop"));
+      onVirtualThread(op::close);
+      assertEquals(ops, StandIn.live("redop"));
     }
   }
 
   @Test
-  void abortByAVirtualThreadEndsGraphsAndFreesAll() throws Exception {
+  void abortOnVirtualThreadDestroysGraphsAndFreesAll() throws Exception {
     long communicators = StandIn.live("communicator");
     long graphs = StandIn.live("graph");
     Pair pair = new Pair(CommunicatorConfig.defaults());
@@ -253,7 +254,7 @@ class VirtualThreadsTest {
     return Graph.capture(List.of(stream), sum).getFirst();
   }
 
-  /** Connects the ranks, after which a capture does not. */
+  /** Runs a collective that connects the ranks, so that a later capture does not. */
   private static void sumTogether(Pair pair, List<Buffer> values) {
     Group.run(
         () -> {

@@ -32,7 +32,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
-/** NCCL's traps around errors, groups, memory, simulation and parameters, stepped over. */
+/** Tests that nccl4j avoids NCCL's traps in errors, groups, memory, estimates and parameters. */
 @OnStandIn
 class WindowPitfallsTest {
   private static final CommunicatorConfig CONFIG =
@@ -54,7 +54,7 @@ class WindowPitfallsTest {
   }
 
   @Test
-  void trap1TheOneLastErrorBufferIsCopiedAtTheFailureAndTakenForNoOther() throws Exception {
+  void trap1LastErrorIsCopiedAtTheFailure() throws Exception {
     Buffer value = pair.rank(0).newBuffer(DataType.INT32, 1);
     StandIn.fail("ncclAllReduce", 3, 1);
     NcclException first =
@@ -67,7 +67,7 @@ class WindowPitfallsTest {
             .start(() -> assertThrows(NcclException.class, pair.backend()::newUniqueId));
     other.join();
     assertEquals("nccl4j stand-in: ncclAllReduce fails on demand with 3", first.lastError());
-    // A parameter that is not there leaves no text of its own in that buffer.
+    // An unknown parameter leaves that buffer unchanged.
     IllegalArgumentException missing =
         assertThrows(
             IllegalArgumentException.class,
@@ -77,7 +77,7 @@ class WindowPitfallsTest {
   }
 
   @Test
-  void trap2AGroupThatARefusedCallHasPoisonedIsTakenBackWhole() {
+  void trap2GroupWithRefusedCallLaunchesNothing() {
     List<Buffer> values = pair.registrable(DataType.INT32, 1);
     for (int rank = 0; rank < 2; rank++) {
       pair.upload(rank, values.get(rank), 1);
@@ -97,7 +97,7 @@ class WindowPitfallsTest {
     assertEquals(4, refused.code());
     assertArrayEquals(new int[] {1}, pair.download(0, values.get(0)), "nothing was launched");
     Group.run(() -> reduceOnBoth(values));
-    assertArrayEquals(new int[] {2}, pair.download(0, values.get(0)), "the thread is in no group");
+    assertArrayEquals(new int[] {2}, pair.download(0, values.get(0)), "no group is open");
     other.close();
     values.forEach(Buffer::close);
   }
@@ -110,7 +110,7 @@ class WindowPitfallsTest {
   }
 
   @Test
-  void trap4AWindowThatIsWrittenLateIsWaitedFor() {
+  void trap4LateWindowIsAwaited() {
     try (Pair late = new Pair(CONFIG.withBlocking(false))) {
       List<Buffer> buffers = late.registrable(DataType.INT32, PAGE_INTS);
       StandIn.trap(4);
@@ -121,7 +121,7 @@ class WindowPitfallsTest {
         stages.add(late.nccl(rank).registerWindowAsync(buffers.get(rank), WindowOption.SYMMETRIC));
       }
       List<Window> windows = stages.stream().map(Pair::await).toList();
-      assertTrue(System.nanoTime() - start >= 250_000_000, "it was in progress for so long");
+      assertTrue(System.nanoTime() - start >= 250_000_000, "it was in progress for 0.3 s");
       StandIn.hold(0);
       for (Window window : windows) {
         assertTrue(window.address() != 0);
@@ -133,9 +133,10 @@ class WindowPitfallsTest {
   }
 
   @Test
-  void trap4AWindowThatNeverComesLeavesItsCellToNcclUntilTheAbort() {
-    CommunicatorConfig impatient = CONFIG.withBlocking(false).withTimeout(Duration.ofMillis(300));
-    try (Pair late = new Pair(impatient)) {
+  void trap4TimedOutWindowRetainsItsMemoryUntilAbort() {
+    CommunicatorConfig shortTimeout =
+        CONFIG.withBlocking(false).withTimeout(Duration.ofMillis(300));
+    try (Pair late = new Pair(shortTimeout)) {
       List<Buffer> buffers = late.registrable(DataType.INT32, PAGE_INTS);
       StandIn.hold(-1);
       CompletionStage<Window> stage = late.nccl(0).registerWindowAsync(buffers.get(0));
@@ -148,7 +149,7 @@ class WindowPitfallsTest {
   }
 
   @Test
-  void trap9ANullWindowIsNoWindow() {
+  void trap9NullWindowIsRefused() {
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     StandIn.windows(false);
     WindowsUnsupportedException unsupported =
@@ -162,7 +163,7 @@ class WindowPitfallsTest {
   }
 
   @Test
-  void trap9MemoryOfAWindowCannotBeFreedUnderIt() {
+  void trap9MemoryOfOpenWindowCannotBeFreed() {
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
     for (Buffer buffer : buffers) {
@@ -171,14 +172,14 @@ class WindowPitfallsTest {
     }
     windows.forEach(Window::close);
     buffers.forEach(Buffer::close);
-    assertEquals(0, StandIn.calls("ncclMemFree"), "kept while two ranks are open");
+    assertEquals(0, StandIn.calls("ncclMemFree"), "retained while two ranks are open");
     long allocated = StandIn.calls("ncclMemAlloc");
     pair.registrable(DataType.INT32, PAGE_INTS).forEach(Buffer::close);
     assertEquals(allocated, StandIn.calls("ncclMemAlloc"), "the memory is reused");
   }
 
   @Test
-  void trap10OffsetsAreElementsAndTheWindowIsThisRanksOwn() {
+  void trap10OffsetsCountElementsOfTheRanksOwnWindow() {
     List<Buffer> doubles = pair.registrable(DataType.FLOAT64, 512);
     List<Window> windows = pair.register(doubles, WindowOption.SYMMETRIC);
     List<Buffer> plainWindow = pair.registrable(DataType.INT32, PAGE_INTS);
@@ -212,7 +213,7 @@ class WindowPitfallsTest {
   }
 
   @Test
-  void trap11AnEstimateIsOfTheLastCollectiveInMicrosecondsAndLaunchesNothing() {
+  void trap11EstimateIsOfLastCollectiveAndLaunchesNothing() {
     List<Buffer> values = pair.registrable(DataType.INT32, PAGE_INTS);
     pair.upload(0, values.get(0), 1);
     Buffer large = pair.rank(0).newBuffer(DataType.INT32, 100 * PAGE_INTS);
@@ -224,7 +225,7 @@ class WindowPitfallsTest {
                   pair.rank(0)
                       .allReduce(values.get(0), values.get(0), ReduceOp.SUM, pair.stream(0));
                 });
-    // What the stand-in says of 4096 bytes: 10 us, and 1 us for each 1024 bytes.
+    // The stand-in's estimate for 4096 bytes: 10 us, plus 1 us for each 1024 bytes.
     assertEquals(Optional.of(Duration.ofNanos(14_000)), estimate);
     assertEquals(1, pair.download(0, values.get(0))[0], "nothing was launched");
     assertEquals(0, StandIn.calls("ncclGroupEnd"));
@@ -233,9 +234,9 @@ class WindowPitfallsTest {
   }
 
   @Test
-  void trap11WhatNcclWouldLaunchIsNotEstimated() {
+  void trap11GroupsThatNcclWouldLaunchAreNotEstimated() {
     Buffer value = pair.rank(0).newBuffer(DataType.INT32, 1);
-    assertEstimateRefused("there must be a collective", () -> {});
+    assertEstimateRefused("it must contain a collective", () -> {});
     assertEstimateRefused(
         "a call that NCCL cannot estimate", () -> pair.rank(0).send(value, 1, pair.stream(0)));
     assertEstimateRefused(
@@ -245,10 +246,10 @@ class WindowPitfallsTest {
           "of non-blocking Communicator[rank 0",
           () -> nonBlocking.rank(0).allReduce(value, value, ReduceOp.SUM, nonBlocking.stream(0)));
     }
-    try (Communicator alone =
+    try (Communicator single =
         pair.backend().newCommunicator(pair.backend().newUniqueId(), 1, 0, CONFIG)) {
       assertEstimateRefused(
-          "it is of one rank", () -> alone.allReduce(value, value, ReduceOp.SUM, pair.stream(0)));
+          "it is of one rank", () -> single.allReduce(value, value, ReduceOp.SUM, pair.stream(0)));
     }
     assertEstimateRefused(
         "operations of one group have no order",
@@ -268,7 +269,7 @@ class WindowPitfallsTest {
   }
 
   @Test
-  void trap11AnEstimateThatFailsLeavesItsThreadInNoGroup() {
+  void trap11FailedEstimateLeavesNoGroupOpen() {
     List<Buffer> values = pair.registrable(DataType.INT32, 1);
     Runnable group = () -> reduceOnBoth(values);
     for (String function : List.of("ncclAllReduce", "ncclGroupSimulateEnd", "ncclGroupStart")) {
@@ -299,7 +300,7 @@ class WindowPitfallsTest {
   }
 
   @Test
-  void trap15AParameterIsReadAsItsOwnTypeOnly() {
+  void trap15ParameterIsReadAsItsTypeOnly() {
     NcclParameters parameters = NcclBackend.of(pair.backend()).parameters();
     assertEquals(Byte.MIN_VALUE, parameters.int8("NCCL4J_STANDIN_I8"));
     assertEquals(Short.MIN_VALUE, parameters.int16("NCCL4J_STANDIN_I16"));
@@ -313,7 +314,7 @@ class WindowPitfallsTest {
         assertThrows(IllegalArgumentException.class, () -> parameters.int64("NCCL4J_STANDIN_I32"));
     assertEquals(
         "key is NCCL4J_STANDIN_I32, a parameter of another type than int64_t;"
-            + " NCCL gives it as its own type only",
+            + " NCCL returns it only as its own type",
         mismatch.getMessage());
     assertThrows(IllegalArgumentException.class, () -> parameters.string("NCCL4J_STANDIN_I32"));
     assertEquals("-2147483648", parameters.text("NCCL4J_STANDIN_I32"));
@@ -322,7 +323,7 @@ class WindowPitfallsTest {
   }
 
   @Test
-  void trap15ParametersAreAskedForOneAtATime() throws InterruptedException {
+  void trap15ParametersAreReadOneAtATime() throws InterruptedException {
     NcclParameters parameters = NcclBackend.of(pair.backend()).parameters();
     ConcurrentLinkedQueue<String> answers = new ConcurrentLinkedQueue<>();
     List<Thread> threads = new ArrayList<>();
@@ -346,7 +347,7 @@ class WindowPitfallsTest {
   }
 
   @Test
-  void trap15AKeyThatIsNotThereIsNamed() {
+  void trap15UnknownKeyIsNamed() {
     NcclParameters parameters = NcclBackend.of(pair.backend()).parameters();
     for (Executable call :
         List.<Executable>of(

@@ -35,7 +35,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
-/** NCCL's memory, registrations, windows, and the operations of one side alone. */
+/** Tests NCCL's memory, registrations, windows and one-sided operations. */
 @OnStandIn
 class WindowTest {
   private static final CommunicatorConfig CONFIG =
@@ -48,7 +48,7 @@ class WindowTest {
   @BeforeEach
   void open() {
     StandIn.reset();
-    StandIn.connect(false); // A rank alone gets stuck in its stream.
+    StandIn.connect(false); // A collective of one rank blocks in its stream, not in its call.
     memoryBefore = StandIn.live("memory");
     pair = new Pair(CONFIG);
   }
@@ -63,7 +63,7 @@ class WindowTest {
   }
 
   @Test
-  void registrableMemoryIsOfItsDeviceAndGivenBackOnce() {
+  void registrableMemoryHasItsDeviceAndIsFreedOnce() {
     Buffer buffer = NcclBackend.of(pair.backend()).newRegistrableBuffer(1, DataType.FLOAT32, 10);
     assertEquals(1, buffer.device());
     assertEquals(10, buffer.count());
@@ -81,14 +81,14 @@ class WindowTest {
         NcclBackend.of(pair.backend()).newRegistrableBuffer(0, DataType.FLOAT32, 0)) {
       assertEquals(0, empty.count());
     }
-    assertEquals(1, StandIn.calls("ncclMemAlloc"), "no memory is asked for where none is needed");
+    assertEquals(1, StandIn.calls("ncclMemAlloc"), "an empty buffer allocates nothing");
     assertRefused(
         "device is 99",
         () -> NcclBackend.of(pair.backend()).newRegistrableBuffer(99, DataType.FLOAT32, 1));
   }
 
   @Test
-  void aRegisteredBufferCannotBeClosedBeforeItsRegistration() {
+  void registeredBufferCannotBeClosed() {
     Buffer buffer = pair.rank(0).newBuffer(DataType.INT32, 100);
     BufferRegistration registration = pair.nccl(0).register(buffer.slice(10, 50));
     assertTrue(registration.isEffective());
@@ -106,16 +106,16 @@ class WindowTest {
   }
 
   @Test
-  void aRegistrationThatNcclPassesOverSaysSo() {
+  void registrationIgnoredByNcclIsNotEffective() {
     try (Buffer pinned = pair.backend().newPinnedBuffer(DataType.INT32, 4);
         BufferRegistration registration = pair.nccl(0).register(pinned)) {
       assertFalse(registration.isEffective());
     }
-    assertEquals(0, StandIn.calls("ncclCommDeregister"), "NCCL gave nothing to give back");
+    assertEquals(0, StandIn.calls("ncclCommDeregister"), "there is no handle to deregister");
   }
 
   @Test
-  void closingAWindowWaitsForTheClosingCommunicatorThatEndsIt() throws Exception {
+  void windowCloseWaitsForItsClosingCommunicator() throws Exception {
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     List<Window> windows = pair.register(buffers);
     Buffer first = buffers.get(0);
@@ -141,7 +141,7 @@ class WindowTest {
   }
 
   @Test
-  void whatIsStillRegisteredEndsWithItsCommunicator() {
+  void communicatorCloseClosesItsRegistrations() {
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
     BufferRegistration registration = pair.nccl(0).register(buffers.get(0));
@@ -157,11 +157,11 @@ class WindowTest {
     pair.rank(1).abort();
     assertFalse(windows.get(1).isOpen());
     buffers.get(1).close();
-    assertEquals(1, StandIn.calls("ncclCommWindowDeregister"), "an abort frees them by itself");
+    assertEquals(1, StandIn.calls("ncclCommWindowDeregister"), "an abort frees the windows itself");
   }
 
   @Test
-  void aRefusedRegistrationLetsItsBufferGo() {
+  void failedRegistrationDoesNotRetainItsBuffer() {
     Buffer buffer = pair.rank(0).newBuffer(DataType.INT32, 10);
     StandIn.fail("ncclCommRegister", 2, 1);
     NcclException refused = assertThrows(NcclException.class, () -> pair.nccl(0).register(buffer));
@@ -170,7 +170,7 @@ class WindowTest {
   }
 
   @Test
-  void aDeregistrationThatFailsKeepsTheBufferHeld() {
+  void failedDeregistrationRetainsItsBuffer() {
     Buffer buffer = pair.rank(0).newBuffer(DataType.INT32, 10);
     BufferRegistration registration = pair.nccl(0).register(buffer);
     StandIn.fail("ncclCommDeregister", 3, 1);
@@ -182,7 +182,7 @@ class WindowTest {
   }
 
   @Test
-  void aWindowKnowsItsMemoryAndItsOptions() {
+  void windowHasItsMemoryAndOptions() {
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     List<Window> windows =
         pair.register(buffers, WindowOption.SYMMETRIC, WindowOption.STRICT_ORDERING);
@@ -200,7 +200,7 @@ class WindowTest {
   }
 
   @Test
-  void memoryThatCannotBeInAWindowIsRefusedBeforeAnyRankWaits() {
+  void memoryUnfitForWindowsIsRefusedBeforeTheCall() {
     Buffer plain = pair.rank(0).newBuffer(DataType.INT32, PAGE_INTS);
     Buffer pinned = pair.backend().newPinnedBuffer(DataType.INT32, PAGE_INTS);
     Buffer other =
@@ -222,7 +222,7 @@ class WindowTest {
   }
 
   @Test
-  void memoryIsInOneSymmetricWindowOnly() {
+  void memoryIsInAtMostOneSymmetricWindow() {
     List<Buffer> buffers = pair.registrable(DataType.INT32, 2 * PAGE_INTS);
     List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
     assertWindowRefused("in another symmetric window", buffers.get(0).slice(PAGE_INTS, 1));
@@ -232,9 +232,9 @@ class WindowTest {
   }
 
   @Test
-  void aWindowThatAPeerRegistersTooLateEndsWithItsCommunicator() {
-    CommunicatorConfig impatient = CONFIG.withTimeout(Duration.ofMillis(300));
-    try (Pair two = new Pair(impatient)) {
+  void windowRegisteredLateByPeerIsClosedWithCommunicator() {
+    CommunicatorConfig shortTimeout = CONFIG.withTimeout(Duration.ofMillis(300));
+    try (Pair two = new Pair(shortTimeout)) {
       List<Buffer> buffers = two.registrable(DataType.INT32, PAGE_INTS);
       NcclTimeoutException late =
           assertThrows(
@@ -244,18 +244,18 @@ class WindowTest {
       assertThrows(
           IllegalStateException.class,
           () -> buffers.get(0).close(),
-          "NCCL may still come to know the memory");
+          "NCCL may still register the memory");
       Window peers =
           Pair.await(two.nccl(1).registerWindowAsync(buffers.get(1), WindowOption.SYMMETRIC));
-      awaitNobodyInside(two, buffers.get(0));
+      awaitCallReturned(two, buffers.get(0));
       peers.close();
       two.rank(0).close();
       buffers.forEach(Buffer::close);
     }
   }
 
-  /** Waits until a call that was given up has ended after all. */
-  private static void awaitNobodyInside(Pair two, Buffer buffer) {
+  /** Waits until the call that timed out has returned from NCCL. */
+  private static void awaitCallReturned(Pair two, Buffer buffer) {
     long start = System.nanoTime();
     while (true) {
       try {
@@ -269,7 +269,7 @@ class WindowTest {
   }
 
   @Test
-  void aPutArrivesAtItsPlaceInThePeersWindow() {
+  void putWritesToOffsetOfPeersWindow() {
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
     pair.upload(0, buffers.get(0), 7, 8, 9);
@@ -285,7 +285,7 @@ class WindowTest {
   }
 
   @Test
-  void aWaitEndsWhenAllItsSignalsHaveComeAndTakesThem() {
+  void waitCompletesWithAllItsSignalsAndConsumesThem() {
     pair.nccl(1).waitSignal(List.of(new WaitSignal(0, 2)), pair.stream(1));
     pair.nccl(0).signal(1, pair.stream(0));
     pair.stream(0).synchronize();
@@ -299,7 +299,7 @@ class WindowTest {
   }
 
   @Test
-  void oneSidedOperationsOfAGroupAreLaunchedAtItsEnd() {
+  void oneSidedOperationsOfGroupAreLaunchedAtItsEnd() {
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
     for (int rank = 0; rank < 2; rank++) {
@@ -337,7 +337,7 @@ class WindowTest {
   }
 
   @Test
-  void aPutOfWhatItsGroupWritesIsRefused() {
+  void putOfMemoryWrittenByItsGroupIsRefused() {
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
     Buffer source = buffers.get(0).slice(2, 3);
@@ -364,7 +364,7 @@ class WindowTest {
   }
 
   @Test
-  void aGraphPutsAndWaitsAtEachLaunch() {
+  void graphPutsAndWaitsAtEachLaunch() {
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
     List<Graph> graphs =
@@ -389,7 +389,7 @@ class WindowTest {
   }
 
   @Test
-  void aPutThatDoesNotFitIsRefusedBeforeTheCall() {
+  void invalidPutIsRefusedBeforeTheCall() {
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
     Buffer source = buffers.get(0).slice(0, 24);
@@ -404,7 +404,7 @@ class WindowTest {
     assertRefused("stream is", () -> pair.nccl(0).putSignal(source, 1, window, 0, pair.stream(1)));
     assertEquals(0, StandIn.calls("ncclPutSignal"));
     put(source, 1, window, 1000);
-    assertEquals(1, StandIn.calls("ncclPutSignal"), "the last place that holds it");
+    assertEquals(1, StandIn.calls("ncclPutSignal"), "the last offset at which it fits");
     pair.stream(0).synchronize();
     windows.forEach(Window::close);
     buffers.forEach(Buffer::close);
@@ -415,7 +415,7 @@ class WindowTest {
   }
 
   @Test
-  void waitsAndSignalsThatNameNoPeerAreRefusedBeforeTheCall() {
+  void invalidWaitsAndSignalsAreRefusedBeforeTheCall() {
     assertRefused("count is 0; it must be 1 or more", () -> new WaitSignal(0, 0));
     assertRefused("peer is -1; it must be 0 or more", () -> new WaitSignal(-1, 1));
     assertRefused("signals is empty", () -> waitFor());
@@ -431,7 +431,7 @@ class WindowTest {
   }
 
   @Test
-  void anAbortEndsAWaitForASignalThatNeverComes() {
+  void abortEndsWaitForMissingSignal() {
     pair.nccl(1).waitSignal(List.of(new WaitSignal(0, 1)), pair.stream(1));
     pair.rank(1).abort();
     assertThrows(CommunicatorAbortedException.class, () -> pair.stream(1).synchronize());
@@ -439,7 +439,7 @@ class WindowTest {
   }
 
   @Test
-  void aStageOfARegistrationThatFailsTellsWhy() {
+  void failedRegistrationStageHasTheCause() {
     Buffer buffer =
         NcclBackend.of(pair.backend()).newRegistrableBuffer(0, DataType.INT32, PAGE_INTS);
     StandIn.fail("ncclCommWindowRegister", 2, 1);

@@ -1,5 +1,5 @@
 /**
- * Tests of the native path, and what says which native libraries a test needs. One Java process
- * loads one pair of libraries, so the build runs these tests in processes of their own.
+ * Tests of the native path. A Java process loads one pair of native libraries, so the build runs
+ * these tests in separate processes.
  */
 package io.nccl4j.ffm;

@@ -17,7 +17,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
-/** What is kept, reused and freed, with functions that allocate numbers instead of memory. */
+/** Tests {@link KeptMemory} with functions that allocate numbers instead of memory. */
 class KeptMemoryTest {
   private static final Duration SHORT = Duration.ofMillis(200);
   private static final Duration LONG = Duration.ofSeconds(20);
@@ -26,7 +26,7 @@ class KeptMemoryTest {
     final AtomicInteger allocations = new AtomicInteger();
     final ConcurrentLinkedQueue<Long> freed = new ConcurrentLinkedQueue<>();
     final CountDownLatch open;
-    volatile long room = Long.MAX_VALUE;
+    volatile long capacity = Long.MAX_VALUE;
 
     Numbers(boolean keeps, CountDownLatch open, Duration timeout) {
       super("cudaMalloc", "cudaFree", true, () -> keeps, timeout);
@@ -45,7 +45,7 @@ class KeptMemoryTest {
       } catch (InterruptedException e) {
         throw new IllegalStateException(e);
       }
-      if (allocations.get() - freed.size() >= room) {
+      if (allocations.get() - freed.size() >= capacity) {
         throw new CudaException("cudaMalloc", 2, "cudaErrorMemoryAllocation", "out of memory");
       }
       return MemorySegment.ofAddress(allocations.incrementAndGet());
@@ -62,7 +62,7 @@ class KeptMemoryTest {
   }
 
   @Test
-  void keptMemoryServesTheSameSizeOnTheSameDeviceOnly() {
+  void keptMemoryServesTheSameSizeAndDeviceOnly() {
     Numbers memory = numbers(true);
     KeptMemory.Piece piece = memory.take(0, 100);
     memory.put(piece);
@@ -74,7 +74,7 @@ class KeptMemoryTest {
   }
 
   @Test
-  void memoryIsFreedAtOnceWhereNothingIsKept() {
+  void memoryIsFreedImmediatelyIfNotKept() {
     Numbers memory = numbers(false);
     memory.put(memory.take(0, 100));
     assertEquals(List.of(1L), List.copyOf(memory.freed));
@@ -84,7 +84,7 @@ class KeptMemoryTest {
   @Test
   void keptMemoryIsFreedWhenAnAllocationFails() {
     Numbers memory = numbers(true);
-    memory.room = 1;
+    memory.capacity = 1;
     memory.put(memory.take(0, 100));
     assertEquals(2, memory.take(0, 200).memory().address());
     assertEquals(List.of(1L), List.copyOf(memory.freed));
@@ -93,7 +93,7 @@ class KeptMemoryTest {
   }
 
   @Test
-  void allocationThatComesLateIsKept() throws Exception {
+  void lateAllocationIsKept() throws Exception {
     CountDownLatch open = new CountDownLatch(1);
     Numbers memory = new Numbers(true, open, SHORT);
     NcclTimeoutException late = assertThrows(NcclTimeoutException.class, () -> memory.take(3, 100));
@@ -110,7 +110,7 @@ class KeptMemoryTest {
   }
 
   @Test
-  void allocationThatComesLateIsFreedWhereNothingIsKept() throws Exception {
+  void lateAllocationIsFreedIfNotKept() throws Exception {
     CountDownLatch open = new CountDownLatch(1);
     Numbers memory = new Numbers(false, open, SHORT);
     assertThrows(NcclTimeoutException.class, () -> memory.take(0, 100));
@@ -134,24 +134,24 @@ class KeptMemoryTest {
 
   @Test
   void ranksOfOneCommunicatorCountTogether() {
-    Object world = new Object();
+    Object cohort = new Object();
     Object first = new Object();
     Object second = new Object();
-    Object otherWorld = new Object();
-    OpenRanks.opened(world, first);
-    OpenRanks.opened(otherWorld, first);
+    Object otherCohort = new Object();
+    OpenRanks.opened(cohort, first);
+    OpenRanks.opened(otherCohort, first);
     AtomicInteger alone = new AtomicInteger();
     OpenRanks.whenAlone(alone::incrementAndGet);
     assertFalse(OpenRanks.several());
-    OpenRanks.opened(world, second);
+    OpenRanks.opened(cohort, second);
     assertTrue(OpenRanks.several());
-    OpenRanks.closed(world, first);
-    OpenRanks.closed(world, first);
+    OpenRanks.closed(cohort, first);
+    OpenRanks.closed(cohort, first);
     assertFalse(OpenRanks.several());
     assertEquals(0, alone.get(), "the second rank may be stuck");
-    OpenRanks.closed(world, second);
+    OpenRanks.closed(cohort, second);
     assertEquals(1, alone.get());
-    OpenRanks.closed(otherWorld, first);
+    OpenRanks.closed(otherCohort, first);
     assertEquals(2, alone.get());
   }
 

@@ -7,11 +7,11 @@ import java.time.Duration;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 
-/** Calls that a virtual thread has made in a platform thread. */
+/** Calls of virtual threads that run on a platform thread. */
 class PlatformThreadsTest {
   private static final Duration SOON = Duration.ofSeconds(5);
 
-  /** An error that the thread of the call has no memory to describe. */
+  /** An error whose message the thread of the call has no memory for. */
   private static final class Indescribable extends OutOfMemoryError {
     private static final long serialVersionUID = 1;
 
@@ -25,7 +25,7 @@ class PlatformThreadsTest {
   }
 
   @Test
-  void errorInTheThreadOfACallEndsTheWait() throws Exception {
+  void errorInThePlatformThreadEndsTheWait() throws Exception {
     Error failure = new Indescribable();
     AtomicReference<Throwable> thrown = new AtomicReference<>();
     Runnable call =

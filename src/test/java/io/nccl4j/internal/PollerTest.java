@@ -17,7 +17,7 @@ import org.apache.logging.log4j.core.appender.AbstractAppender;
 import org.apache.logging.log4j.core.config.Property;
 import org.junit.jupiter.api.Test;
 
-/** A watcher goes on, or begins again, whatever fails. */
+/** A {@link Poller} continues or restarts after any failure. */
 class PollerTest {
   static {
     // Only the API is a dependency of the module.
@@ -27,18 +27,18 @@ class PollerTest {
   private static final long SOON = 20;
 
   private final ConcurrentLinkedQueue<CountDownLatch> waiting = new ConcurrentLinkedQueue<>();
-  private final AtomicInteger looks = new AtomicInteger();
+  private final AtomicInteger polls = new AtomicInteger();
 
-  /** Has the next look end the wait. */
-  private CountDownLatch wait(Poller watcher) {
+  /** Starts a wait that the next poll ends. */
+  private CountDownLatch wait(Poller poller) {
     CountDownLatch latch = new CountDownLatch(1);
     waiting.add(latch);
-    watcher.watch();
+    poller.watch();
     return latch;
   }
 
   private void endAll() {
-    looks.incrementAndGet();
+    polls.incrementAndGet();
     for (CountDownLatch latch = waiting.poll(); latch != null; latch = waiting.poll()) {
       latch.countDown();
     }
@@ -49,23 +49,23 @@ class PollerTest {
   }
 
   @Test
-  void whereTheThreadCannotStartTheCallerIsToldAndTheNextOneTriesAgain() throws Exception {
-    AtomicInteger made = new AtomicInteger();
-    Poller watcher =
+  void failedStartIsThrownAndRetriedByTheNextCall() throws Exception {
+    AtomicInteger threads = new AtomicInteger();
+    Poller poller =
         new Poller(
-            work -> made.incrementAndGet() == 1 ? new Unstartable() : daemon(work),
+            work -> threads.incrementAndGet() == 1 ? new Unstartable() : daemon(work),
             1,
             this::endAll,
             waiting::isEmpty);
     assertEquals(
-        Unstartable.REASON, assertThrows(OutOfMemoryError.class, () -> wait(watcher)).getMessage());
-    CountDownLatch second = wait(watcher);
+        Unstartable.REASON, assertThrows(OutOfMemoryError.class, () -> wait(poller)).getMessage());
+    CountDownLatch second = wait(poller);
     assertTrue(second.await(SOON, TimeUnit.SECONDS));
     assertTrue(waiting.isEmpty());
-    assertEquals(2, made.get());
+    assertEquals(2, threads.get());
   }
 
-  /** A thread for which the system has no room. */
+  /** A thread that the system cannot create. */
   private static final class Unstartable extends Thread {
     static final String REASON = "unable to create native thread";
 
@@ -76,34 +76,34 @@ class PollerTest {
   }
 
   @Test
-  void aLookThatFailsIsFollowedByAnother() throws Exception {
-    Poller watcher =
+  void failedPollIsRepeated() throws Exception {
+    Poller poller =
         new Poller(
             PollerTest::daemon,
             1,
             () -> {
-              if (looks.incrementAndGet() <= 2) {
-                throw new OutOfMemoryError("in look " + looks);
+              if (polls.incrementAndGet() <= 2) {
+                throw new OutOfMemoryError("in poll " + polls);
               }
               endAll();
             },
             waiting::isEmpty);
-    assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS));
+    assertTrue(wait(poller).await(SOON, TimeUnit.SECONDS));
   }
 
   @Test
-  void whoComesWhenNothingIsLeftIsLookedAtToo() throws Exception {
-    Poller watcher = new Poller(PollerTest::daemon, 1, this::endAll, waiting::isEmpty);
+  void waitAddedToAnIdlePollerIsPolled() throws Exception {
+    Poller poller = new Poller(PollerTest::daemon, 1, this::endAll, waiting::isEmpty);
     for (int i = 0; i < 200; i++) {
-      assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS), "wait " + i);
+      assertTrue(wait(poller).await(SOON, TimeUnit.SECONDS), "wait " + i);
     }
   }
 
   @Test
-  void questionThatFailsIsAskedAgain() throws Exception {
+  void failedIdleCheckIsRepeated() throws Exception {
     AtomicInteger threads = new AtomicInteger();
-    AtomicInteger asked = new AtomicInteger();
-    Poller watcher =
+    AtomicInteger checks = new AtomicInteger();
+    Poller poller =
         new Poller(
             work -> {
               threads.incrementAndGet();
@@ -111,22 +111,22 @@ class PollerTest {
             },
             1,
             () -> {
-              if (asked.get() > 0) {
+              if (checks.get() > 0) {
                 endAll();
               }
             },
             () -> {
-              if (asked.incrementAndGet() == 1) {
+              if (checks.incrementAndGet() == 1) {
                 throw new StackOverflowError("once");
               }
               return waiting.isEmpty();
             });
-    assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS), "the thread has ended");
+    assertTrue(wait(poller).await(SOON, TimeUnit.SECONDS), "the thread has ended");
     assertEquals(1, threads.get());
   }
 
   @Test
-  void failureThatCannotBeLoggedEndsNoWatch() throws Exception {
+  void failureToLogDoesNotEndPolling() throws Exception {
     Logger logger = (Logger) LogManager.getLogger(Poller.class);
     Appender full =
         new AbstractAppender("full", null, null, false, Property.EMPTY_ARRAY) {
@@ -138,21 +138,21 @@ class PollerTest {
     Level before = logger.getLevel();
     full.start();
     logger.addAppender(full);
-    // Adding an appender sets the level anew.
+    // Adding an appender resets the level.
     logger.setLevel(Level.WARN);
     try {
-      Poller watcher =
+      Poller poller =
           new Poller(
               PollerTest::daemon,
               1,
               () -> {
-                if (looks.incrementAndGet() <= 2) {
-                  throw new OutOfMemoryError("in look " + looks);
+                if (polls.incrementAndGet() <= 2) {
+                  throw new OutOfMemoryError("in poll " + polls);
                 }
                 endAll();
               },
               waiting::isEmpty);
-      assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS), "the thread has ended");
+      assertTrue(wait(poller).await(SOON, TimeUnit.SECONDS), "the thread has ended");
     } finally {
       logger.removeAppender(full);
       logger.setLevel(before);

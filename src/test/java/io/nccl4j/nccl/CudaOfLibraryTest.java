@@ -10,12 +10,12 @@ import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What NCCL's file says of the CUDA release that it was built for. */
+/** Finds the CUDA release in NCCL's library file. */
 class CudaOfLibraryTest {
   @TempDir private Path temp;
 
   @Test
-  void theReleaseIsFoundWhereverItStands() throws IOException {
+  void releaseIsFoundAnywhereInTheFile() throws IOException {
     String text = "NCCL version 2.30.7+cuda13.3\0";
     assertEquals(Optional.of("13.3"), cudaOf("x".repeat(100) + text + "x".repeat(100)));
     assertEquals(Optional.of("13.3"), cudaOf("x".repeat(100) + text + "x".repeat(55)));
@@ -24,7 +24,7 @@ class CudaOfLibraryTest {
   }
 
   @Test
-  void aFileThatDoesNotSayItToItsEndIsSearchedToItsEnd() throws IOException {
+  void incompleteVersionIsSkippedUpToTheEnd() throws IOException {
     assertEquals(Optional.empty(), cudaOf("x".repeat(100) + "NCCL version "));
     assertEquals(Optional.empty(), cudaOf("NCCL version 2.30.7+cuda"));
     assertEquals(Optional.empty(), cudaOf("NCCL"));

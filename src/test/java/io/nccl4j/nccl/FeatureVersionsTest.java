@@ -14,12 +14,12 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** The table of first releases against what NVIDIA's release tags say, and how it refuses. */
+/** Compares the table of first releases with NVIDIA's release tags. */
 class FeatureVersionsTest {
   private static final String OLDEST = "2.18";
 
   @Test
-  void theTableHasEveryFunctionThatTheOldestReleaseMayLackAndWhatTheTagsSayOfIt() {
+  void tableMatchesReleaseTags() {
     SortedMap<String, String> table = new TreeMap<>();
     for (FeatureVersions row : FeatureVersions.values()) {
       row.functions().forEach(function -> table.put(function, row.version().toString()));
@@ -42,24 +42,23 @@ class FeatureVersionsTest {
     "22806, ncclCommRevoke, 2.28.6, 2.28.7",
     "23003, ncclParamBind, 2.30.3, 2.30.4"
   })
-  void anOlderReleaseIsRefusedWithBothVersions(
+  void olderReleaseIsRefusedWithBothVersions(
       int code, String function, String found, String needed) {
-    UnsupportedNcclVersionException refused =
+    UnsupportedNcclVersionException thrown =
         assertThrows(
             UnsupportedNcclVersionException.class, () -> new NcclVersion(code).require(function));
-    assertEquals(function, refused.function());
-    assertEquals(found, refused.found());
-    assertEquals(needed, refused.needed());
+    assertEquals(function, thrown.function());
+    assertEquals(found, thrown.found());
+    assertEquals(needed, thrown.needed());
     new NcclVersion(code + 1).require(function);
   }
 
   @Test
-  void aFunctionThatTheTableDoesNotHaveIsAMistake() {
+  void unlistedFunctionIsRefused() {
     IllegalArgumentException thrown =
         assertThrows(
             IllegalArgumentException.class, () -> new NcclVersion(23007).require("ncclCommSplitt"));
     assertEquals(
-        "function is ncclCommSplitt, which the table of first releases does not have",
-        thrown.getMessage());
+        "function is ncclCommSplitt, which FeatureVersions does not list", thrown.getMessage());
   }
 }

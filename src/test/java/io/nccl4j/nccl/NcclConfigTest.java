@@ -25,7 +25,7 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** What {@link NcclConfig} takes, what NCCL gets of it, and what an older NCCL is spared. */
+/** Validation of {@link NcclConfig}, and its conversion for current and older NCCL releases. */
 class NcclConfigTest {
   private static final NcclVersion NEWEST = new NcclVersion(23007);
   private static final int UNSET = Integer.MIN_VALUE;
@@ -65,7 +65,7 @@ class NcclConfigTest {
 
   @ParameterizedTest(name = "{0}")
   @MethodSource("settings")
-  void aSettingGetsIntoItsFieldAndLeavesTheOthersUnset(
+  void settingIsWrittenToItsFieldOnly(
       NcclConfig config, int value, ToIntFunction<MemorySegment> field) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment struct = NativeConfig.of(config, NEWEST, arena);
@@ -95,7 +95,7 @@ class NcclConfigTest {
   }
 
   @Test
-  void namesAndWhetherItBlocksGetIntoTheStruct() {
+  void namesAndBlockingAreWritten() {
     CommunicatorConfig common = CommunicatorConfig.defaults().withName("mine").withBlocking(false);
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment struct =
@@ -107,7 +107,7 @@ class NcclConfigTest {
   }
 
   @Test
-  void aNameIsOneForEverBecauseNcclKeepsThePointer() {
+  void nameIsAllocatedOnceAndNeverFreed() {
     NcclConfig named = NcclConfig.of(CommunicatorConfig.defaults().withName("kept"));
     MemorySegment first;
     try (Arena arena = Arena.ofConfined()) {
@@ -119,7 +119,7 @@ class NcclConfigTest {
     assertEquals("kept", first.getString(0));
   }
 
-  /** What each release's struct ends with: NCCL's headers. */
+  /** The last field of each release's struct, from NCCL's headers. */
   @ParameterizedTest(name = "{0} on {1}")
   @CsvSource({
     "trafficClass, 2.25.1, 2.26.0",
@@ -134,18 +134,17 @@ class NcclConfigTest {
     "maxP2pPeers, 2.29.7, 2.30.0",
     "graphStreamOrdering, 2.30.4, 2.30.5"
   })
-  void aSettingThatAnOlderLibraryWouldIgnoreIsRefusedByNameOrLeftOut(
-      String field, String found, String needed) {
+  void unsupportedSettingIsRefusedOrIgnored(String field, String found, String needed) {
     NcclConfig config = with(field);
     NcclVersion older = version(found);
-    UnsupportedNcclVersionException refused =
+    UnsupportedNcclVersionException thrown =
         assertThrows(
             UnsupportedNcclVersionException.class, () -> NativeConfig.check(config, older));
-    assertTrue(refused.function().startsWith("ncclConfig_t." + field + " = "), refused::toString);
-    assertEquals(found, refused.found());
-    assertEquals(needed, refused.needed());
+    assertTrue(thrown.function().startsWith("ncclConfig_t." + field + " = "), thrown::toString);
+    assertEquals(found, thrown.found());
+    assertEquals(needed, thrown.needed());
     NativeConfig.check(config, version(needed));
-    NcclConfig warned = config.withUnsupported(UnsupportedConfigPolicy.WARN);
+    NcclConfig warned = config.withUnsupportedConfigPolicy(UnsupportedConfigPolicy.WARN);
     NativeConfig.check(warned, older);
     try (Arena arena = Arena.ofConfined()) {
       NcclConfig none = NcclConfig.defaults();
@@ -186,18 +185,18 @@ class NcclConfigTest {
   }
 
   @Test
-  void thePolicyThatCameLaterNeedsItsOwnRelease() {
+  void zeroCtaPolicyNeedsItsOwnRelease() {
     NcclVersion older = version("2.27.7");
     NativeConfig.check(defaults.withCtaPolicy(CtaPolicy.EFFICIENCY), older);
-    UnsupportedNcclVersionException refused =
+    UnsupportedNcclVersionException thrown =
         assertThrows(
             UnsupportedNcclVersionException.class,
             () -> NativeConfig.check(defaults.withCtaPolicy(CtaPolicy.ZERO), older));
-    assertEquals("2.28.0", refused.needed());
+    assertEquals("2.28.0", thrown.needed());
   }
 
   @Test
-  void aNameIsNeverRefusedButLeftOut() {
+  void unsupportedNameIsIgnored() {
     NcclConfig named = NcclConfig.of(CommunicatorConfig.defaults().withName("mine"));
     NcclVersion older = version("2.26.6");
     NativeConfig.check(named, older);
@@ -206,52 +205,52 @@ class NcclConfigTest {
     }
   }
 
-  /** Each wither with a value, its getter, and what that is to answer. */
+  /** Each wither with a value, its getter, and the expected result. */
   static Stream<Arguments> getters() {
     NcclConfig config = NcclConfig.defaults();
     return Stream.of(
-        got(config.withCgaClusterSize(0), NcclConfig::cgaClusterSize, OptionalInt.of(0)),
-        got(config.withMinCtas(3), NcclConfig::minCtas, OptionalInt.of(3)),
-        got(config.withMaxCtas(5), NcclConfig::maxCtas, OptionalInt.of(5)),
-        got(config.withNetName("IB"), NcclConfig::netName, Optional.of("IB")),
-        got(config.withSplitShare(true), NcclConfig::splitShare, Optional.of(true)),
-        got(config.withTrafficClass(104), NcclConfig::trafficClass, OptionalInt.of(104)),
-        got(config.withCollnetEnable(false), NcclConfig::collnetEnable, Optional.of(false)),
-        got(
+        row(config.withCgaClusterSize(0), NcclConfig::cgaClusterSize, OptionalInt.of(0)),
+        row(config.withMinCtas(3), NcclConfig::minCtas, OptionalInt.of(3)),
+        row(config.withMaxCtas(5), NcclConfig::maxCtas, OptionalInt.of(5)),
+        row(config.withNetName("IB"), NcclConfig::netName, Optional.of("IB")),
+        row(config.withSplitShare(true), NcclConfig::splitShare, Optional.of(true)),
+        row(config.withTrafficClass(104), NcclConfig::trafficClass, OptionalInt.of(104)),
+        row(config.withCollnetEnable(false), NcclConfig::collnetEnable, Optional.of(false)),
+        row(
             config.withCtaPolicy(CtaPolicy.EFFICIENCY),
             NcclConfig::ctaPolicy,
             Optional.of(CtaPolicy.EFFICIENCY)),
-        got(
+        row(
             config.withCtaPolicy(CtaPolicy.ZERO),
             NcclConfig::ctaPolicy,
             Optional.of(CtaPolicy.ZERO)),
-        got(config.withShrinkShare(false), NcclConfig::shrinkShare, Optional.of(false)),
-        got(config.withNvlsCtas(16), NcclConfig::nvlsCtas, OptionalInt.of(16)),
-        got(config.withChannelsPerNetPeer(64), NcclConfig::channelsPerNetPeer, OptionalInt.of(64)),
-        got(
+        row(config.withShrinkShare(false), NcclConfig::shrinkShare, Optional.of(false)),
+        row(config.withNvlsCtas(16), NcclConfig::nvlsCtas, OptionalInt.of(16)),
+        row(config.withChannelsPerNetPeer(64), NcclConfig::channelsPerNetPeer, OptionalInt.of(64)),
+        row(
             config.withNvlinkCentricScheduling(true),
             NcclConfig::nvlinkCentricScheduling,
             Optional.of(true)),
-        got(
+        row(
             config.withGraphUsage(GraphUsage.ONE_GRAPH),
             NcclConfig::graphUsage,
             Optional.of(GraphUsage.ONE_GRAPH)),
-        got(config.withRmaContexts(0), NcclConfig::rmaContexts, OptionalInt.of(0)),
-        got(config.withMaxP2pPeers(7), NcclConfig::maxP2pPeers, OptionalInt.of(7)),
-        got(
+        row(config.withRmaContexts(0), NcclConfig::rmaContexts, OptionalInt.of(0)),
+        row(config.withMaxP2pPeers(7), NcclConfig::maxP2pPeers, OptionalInt.of(7)),
+        row(
             config.withGraphStreamOrdering(true),
             NcclConfig::graphStreamOrdering,
             Optional.of(true)));
   }
 
-  private static Arguments got(
+  private static Arguments row(
       NcclConfig config, Function<NcclConfig, Object> getter, Object expected) {
     return Arguments.of(config, getter, expected);
   }
 
   @ParameterizedTest(name = "{0}")
   @MethodSource("getters")
-  void whatIsSetCanBeReadAndWhatIsNotReadsAsNothing(
+  void setValueIsReadAndUnsetValueIsEmpty(
       NcclConfig config, Function<NcclConfig, Object> getter, Object expected) {
     assertEquals(expected, getter.apply(config));
     Object unset = expected instanceof OptionalInt ? OptionalInt.empty() : Optional.empty();
@@ -259,14 +258,15 @@ class NcclConfigTest {
   }
 
   @Test
-  void whatBecomesOfAnUnsupportedSettingCanBeRead() {
-    assertEquals(UnsupportedConfigPolicy.REFUSE, defaults.unsupported());
-    NcclConfig warned = defaults.withUnsupported(UnsupportedConfigPolicy.WARN).withMaxCtas(1);
-    assertEquals(UnsupportedConfigPolicy.WARN, warned.unsupported());
+  void unsupportedConfigPolicyIsRead() {
+    assertEquals(UnsupportedConfigPolicy.REFUSE, defaults.unsupportedConfigPolicy());
+    NcclConfig warned =
+        defaults.withUnsupportedConfigPolicy(UnsupportedConfigPolicy.WARN).withMaxCtas(1);
+    assertEquals(UnsupportedConfigPolicy.WARN, warned.unsupportedConfigPolicy());
   }
 
   @Test
-  void everySettingHasAWitherAndAGetterOfOneName() {
+  void everySettingHasAWitherAndAGetter() {
     Set<String> withers = new TreeSet<>();
     Set<String> others = new TreeSet<>();
     for (Method method : NcclConfig.class.getMethods()) {
@@ -282,7 +282,7 @@ class NcclConfigTest {
   }
 
   @Test
-  void valuesOutOfTheirRangeAreRefused() {
+  void valuesOutOfRangeAreRefused() {
     refused("cgaClusterSize is 9; it must be from 0 to 8", () -> defaults.withCgaClusterSize(9));
     refused("cgaClusterSize is -1; it must be from 0 to 8", () -> defaults.withCgaClusterSize(-1));
     refused("minCtas is 0; it must be 1 or more", () -> defaults.withMinCtas(0));
@@ -303,7 +303,7 @@ class NcclConfigTest {
   }
 
   @Test
-  void theLowerLimitOfThreadBlocksNeedsTheUpperOne() {
+  void minCtasNeedsMaxCtas() {
     refused(
         "minCtas is 4 and maxCtas is not set; NCCL takes minCtas only with maxCtas",
         () -> NativeConfig.check(defaults.withMinCtas(4), NEWEST));
@@ -320,7 +320,7 @@ class NcclConfigTest {
     assertEquals(changed.hashCode(), defaults.withNetName("IB").withMaxCtas(2).hashCode());
     assertNotEquals(changed, defaults.withMaxCtas(2));
     assertEquals(
-        NcclConfig.of(CommunicatorConfig.defaults()), defaults, "the original is as it was");
+        NcclConfig.of(CommunicatorConfig.defaults()), defaults, "the original is unchanged");
     assertTrue(changed.toString().contains("maxCTAs=2, netName=IB"), changed::toString);
     CommunicatorConfig common = CommunicatorConfig.defaults().withName("other");
     assertEquals(common, changed.withCommon(common).common());

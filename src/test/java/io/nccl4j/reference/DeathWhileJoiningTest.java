@@ -206,9 +206,7 @@ class DeathWhileJoiningTest {
     job.callAll();
     CommunicatorState last = job.state(RANKS - 1);
     BootstrapKey finished = new BootstrapKey(BootstrapKey.SPLIT, new BitSet(), 0);
-    last.remoteProcess(0)
-        .coordinator(finished)
-        .giveUp(RANKS, "rank 3 gave up in a test", null);
+    last.remoteProcess(0).coordinator(finished).giveUp(RANKS, "rank 3 gave up in a test", null);
     // Once this is done, all earlier messages have been read.
     job.callAll();
     for (int rank = 0; rank < RANKS; rank++) {

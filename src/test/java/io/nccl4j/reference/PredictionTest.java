@@ -201,8 +201,7 @@ class PredictionTest {
 
   @ParameterizedTest(name = "{0} ranks, {1}")
   @MethodSource("ranksAndLayouts")
-  void everyTypeAndOperatorHasThePredictedBits(
-      int ranks, String name, ReferenceOptions options) {
+  void everyTypeAndOperatorHasThePredictedBits(int ranks, String name, ReferenceOptions options) {
     // A few elements per chunk for the small types, several loops for the large ones.
     int count = 20 * ranks + 3;
     assertPredicted(options, ranks, new int[] {count}, DataType.values(), Combine.values());

@@ -142,8 +142,7 @@ class ProcessesTest {
 
   @ParameterizedTest(name = "{0} {1}")
   @CsvSource({"TCP, AUTO", "AUTO, DIRECT", "AUTO, RING"})
-  void stoppedRanksAreNamedAndTheOthersContinue(
-      Transport links, Algorithm algorithm) {
+  void stoppedRanksAreNamedAndTheOthersContinue(Transport links, Algorithm algorithm) {
     try (RankProcesses processes = new RankProcesses(links, algorithm, Duration.ofSeconds(8))) {
       processes.start("loop", "0", 1, 1, 2);
       processes.awaitAll(4, "is in the middle");

@@ -34,8 +34,7 @@ public final class RanksOnFullHeap {
 
   private RanksOnFullHeap(Communicator comm) {
     this.comm = comm;
-    this.alone =
-        comm.backend().newCommunicators(CommunicatorConfig.defaults(), comm.device()).getFirst();
+    this.alone = comm.backend().newCommunicators(comm.device()).getFirst();
     this.stream = comm.newStream();
     this.one = comm.newBuffer(DataType.INT32, 1);
     this.all = comm.newBuffer(DataType.INT32, comm.size());
@@ -47,7 +46,9 @@ public final class RanksOnFullHeap {
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(SOON);
     Backend backend = ReferenceBackend.open(2);
     List<RanksOnFullHeap> ranks =
-        backend.newCommunicators(config, 0, 1).stream().map(RanksOnFullHeap::new).toList();
+        backend.newCommunicators(new int[] {0, 1}, config).stream()
+            .map(RanksOnFullHeap::new)
+            .toList();
     for (RanksOnFullHeap rank : ranks) {
       rank.thread = Thread.ofPlatform().daemon().start(rank::gatherOnFullHeap);
     }
@@ -67,7 +68,7 @@ public final class RanksOnFullHeap {
     }
     ranks.forEach(rank -> rank.comm.abort());
     ranks.forEach(rank -> rank.outcome());
-    List<Communicator> later = backend.newCommunicators(config, 0, 1);
+    List<Communicator> later = backend.newCommunicators(new int[] {0, 1}, config);
     for (RanksOnFullHeap rank : ranks) {
       Thread.ofPlatform()
           .start(() -> later.get(rank.comm.device()).allGather(rank.one, rank.all, rank.stream))

@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -24,14 +23,13 @@ class RecordedTurnsTest {
   @TempDir Path folder;
 
   @Test
-  void operationOnAnotherStreamBeginsAtItsTurn()
-      throws IOException, InterruptedException {
+  void operationOnAnotherStreamBeginsAtItsTurn() throws IOException, InterruptedException {
     Path file = folder.resolve("turns.jfr");
     long behind;
     try (Recording recording = new Recording();
         Backend backend = Backend.reference(2)) {
       recording.start();
-      List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
+      List<Communicator> ranks = backend.newCommunicators(0, 1);
       try (Stream one = backend.newStream(0);
           Stream another = backend.newStream(0);
           Stream late = backend.newStream(1);

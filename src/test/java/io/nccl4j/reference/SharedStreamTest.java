@@ -7,7 +7,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
@@ -23,7 +22,7 @@ class SharedStreamTest {
   @Test
   void twoRanksOnOneStreamAreRefusedAndTwoStreamsAreNot() {
     try (Backend backend = Backend.reference(1)) {
-      List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 0);
+      List<Communicator> ranks = backend.newCommunicators(0, 0);
       check(backend, ranks);
       List<Communicator> children = new ArrayList<>();
       Group.run(() -> ranks.forEach(rank -> children.add(rank.split(3, 0))));
@@ -39,8 +38,8 @@ class SharedStreamTest {
         Stream stream = backend.newStream(0);
         Buffer value = backend.newBuffer(0, DataType.INT32, 1);
         Buffer same = backend.newBuffer(0, DataType.INT32, 1)) {
-      Communicator one = backend.newCommunicators(CommunicatorConfig.defaults(), 0).getFirst();
-      Communicator another = backend.newCommunicators(CommunicatorConfig.defaults(), 0).getFirst();
+      Communicator one = backend.newCommunicators(0).getFirst();
+      Communicator another = backend.newCommunicators(0).getFirst();
       value.segment().set(ValueLayout.JAVA_INT, 0, 5);
       same.segment().set(ValueLayout.JAVA_INT, 0, 6);
       Group.run(

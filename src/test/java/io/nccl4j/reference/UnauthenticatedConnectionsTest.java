@@ -66,8 +66,7 @@ class UnauthenticatedConnectionsTest {
         new Greeting(
             "to a bootstrap without the secret", hello(Message.Kind.JOIN, Message.VERSION)),
         new Greeting(
-            "to a communicator without the secret",
-            hello(Message.Kind.CONTROL, Message.VERSION)),
+            "to a communicator without the secret", hello(Message.Kind.CONTROL, Message.VERSION)),
         new Greeting("to a link without the secret", hello(Message.Kind.LINK, Message.VERSION)),
         new Greeting(
             "to another process", claim(Message.Kind.JOIN, Message.VERSION, UUID.randomUUID())),
@@ -204,8 +203,7 @@ class UnauthenticatedConnectionsTest {
       }
       for (int i = 0; i < 4; i++) {
         assertTrue(
-            awaitEnd(sockets.get(i), Duration.ofSeconds(4)),
-            "connection " + i + " was not closed");
+            awaitEnd(sockets.get(i), Duration.ofSeconds(4)), "connection " + i + " was not closed");
       }
     } finally {
       System.clearProperty(LIMIT);

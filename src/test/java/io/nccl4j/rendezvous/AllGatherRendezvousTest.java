@@ -33,7 +33,7 @@ class AllGatherRendezvousTest {
       barrier = new CyclicBarrier(size);
     }
 
-    private AbstractRendezvous place(int rank) {
+    private AbstractRendezvous rendezvous(int rank) {
       return AllGatherRendezvous.over(RankInfo.of(rank, texts.length), text -> gather(rank, text));
     }
 
@@ -50,8 +50,8 @@ class AllGatherRendezvousTest {
     }
   }
 
-  /** Returns what rank 1 of 2 makes of what the framework gives it. */
-  private static String refusal(String... texts) {
+  /** Returns the error message of rank 1 of 2 when the framework's all-gather returns the texts. */
+  private static String messageFor(String... texts) {
     Rendezvous rendezvous =
         AllGatherRendezvous.over(RankInfo.of(1, 2), own -> Arrays.asList(texts));
     return assertThrows(RendezvousException.class, () -> rendezvous.exchange(() -> null))
@@ -62,11 +62,11 @@ class AllGatherRendezvousTest {
   @ValueSource(ints = {1, 2, 3, 17})
   void allRanksGetTheIdOfEachRound(int size) throws Exception {
     Framework framework = new Framework(size);
-    RankThreads.exchange(size, 5, framework::place);
+    RankThreads.exchange(size, 5, framework::rendezvous);
   }
 
   @Test
-  void whatIsGatheredIsPrintableAscii() throws Exception {
+  void gatheredTextIsPrintableAscii() throws Exception {
     List<String> sent = Collections.synchronizedList(new ArrayList<>());
     Framework framework = new Framework(2);
     Function<Integer, Rendezvous> rendezvous =
@@ -97,21 +97,22 @@ class AllGatherRendezvousTest {
   }
 
   @Test
-  void aMakerThatFailsFailsAllRanks() throws Exception {
+  void failingMakerFailsAllRanks() throws Exception {
     Framework framework = new Framework(2);
-    FutureTask<UniqueId> other = RankThreads.start(() -> framework.place(1).exchange(() -> null));
-    IllegalStateException made = new IllegalStateException("no network interface");
+    FutureTask<UniqueId> other =
+        RankThreads.start(() -> framework.rendezvous(1).exchange(() -> null));
+    IllegalStateException expected = new IllegalStateException("no network interface");
     IllegalStateException thrown =
         assertThrows(
             IllegalStateException.class,
             () ->
                 framework
-                    .place(0)
+                    .rendezvous(0)
                     .exchange(
                         () -> {
-                          throw made;
+                          throw expected;
                         }));
-    assertSame(made, thrown);
+    assertSame(expected, thrown);
     assertEquals(
         "rank 0 failed in round 1: java.lang.IllegalStateException: no network interface",
         RankThreads.failure(RendezvousException.class, other).getMessage());
@@ -119,14 +120,14 @@ class AllGatherRendezvousTest {
 
   @Test
   void gatherDifferentBackendsFailOnEveryRank() throws Exception {
-    RankThreads.assertMixed(
+    RankThreads.assertBackendMismatch(
         "rank 2 uses NCCL and rank 0 the reference backend;",
         List.of(RankBackend.REFERENCE, RankBackend.REFERENCE, RankBackend.NCCL),
-        new Framework(3)::place);
+        new Framework(3)::rendezvous);
   }
 
   @Test
-  void whatTheFrameworkThrowsComesOutUnchanged() {
+  void frameworkExceptionIsPropagatedUnchanged() {
     IllegalArgumentException killed = new IllegalArgumentException("task was killed");
     Rendezvous rendezvous =
         AllGatherRendezvous.over(
@@ -143,40 +144,43 @@ class AllGatherRendezvousTest {
   }
 
   @Test
-  void textsThatAreNoneOfThisRoundAreRefused() {
+  void textsOfOtherRoundsOrRanksAreRejected() {
     String id = "nccl4j rank 0 of 2 round 1 id 0 " + RankThreads.newId().toHex();
     String waits = "nccl4j rank 1 of 2 round 1 waits 0";
-    assertEquals("gather returned 1 texts; there are 2 ranks", refusal(id));
-    String swapped = refusal(waits, id);
+    assertEquals("gather returned 1 texts; there are 2 ranks", messageFor(id));
+    String swapped = messageFor(waits, id);
     assertTrue(
         swapped.startsWith(
-            "gather returned at index 0 the text of rank 1 of 2 in round 1; wanted rank 0 of 2 in"
-                + " round 1"),
+            "gather returned at index 0 the text of rank 1 of 2 in round 1; expected that of rank 0"
+                + " of 2 in round 1"),
         swapped);
-    String later = refusal(id, waits.replace("round 1", "round 2"));
-    assertTrue(later.contains("text of rank 1 of 2 in round 2; wanted"), later);
+    String later = messageFor(id, waits.replace("round 1", "round 2"));
+    assertTrue(later.contains("text of rank 1 of 2 in round 2; expected"), later);
     assertEquals(
-        "gather returned at index 0 no text of a rendezvous; wanted rank 0 of 2 in round 1",
-        refusal("password 1234", waits));
+        "gather returned at index 0 a text that is not a rendezvous message; expected that of"
+            + " rank 0 of 2 in round 1",
+        messageFor("password 1234", waits));
     assertEquals(
-        "gather returned at index 1 no text of a rendezvous; wanted rank 1 of 2 in round 1",
-        refusal(id, null));
+        "gather returned at index 1 a text that is not a rendezvous message; expected that of"
+            + " rank 1 of 2 in round 1",
+        messageFor(id, null));
     assertEquals(
-        "rank 0 of 2 in round 1 sent 'waits'; rank 0 alone has the id",
-        refusal("nccl4j rank 0 of 2 round 1 waits 0", waits));
+        "rank 0 of 2 in round 1 sent 'waits'; only rank 0 sends the id",
+        messageFor("nccl4j rank 0 of 2 round 1 waits 0", waits));
     assertEquals(
-        "rank 0 sent no unique id in round 1", refusal(id.replace(" id 0 ", " id 0 0"), waits));
+        "rank 0 sent an invalid unique id in round 1",
+        messageFor(id.replace(" id 0 ", " id 0 0"), waits));
   }
 
   @Test
-  void noRefusalShowsAnId() {
+  void errorMessagesContainNoId() {
     String hex = RankThreads.newId().toHex();
-    String message = refusal("nccl4j rank 0 of 2 round 2 id 0 " + hex, "");
+    String message = messageFor("nccl4j rank 0 of 2 round 2 id 0 " + hex, "");
     assertFalse(message.contains(hex.substring(0, 8)), message);
   }
 
   @Test
-  void aSingleRankGathersNothing() {
+  void singleRankDoesNotGather() {
     Rendezvous alone =
         AllGatherRendezvous.over(
             RankInfo.of(0, 1),

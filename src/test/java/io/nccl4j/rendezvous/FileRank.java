@@ -3,7 +3,7 @@ package io.nccl4j.rendezvous;
 import java.nio.file.Path;
 import java.time.Duration;
 
-/** One rank in a process of its own: {@code FileRank DIRECTORY RANK SIZE MILLIS}; prints the id. */
+/** One rank in a separate process: {@code FileRank DIRECTORY RANK SIZE MILLIS}; prints the id. */
 final class FileRank {
   private FileRank() {}
 

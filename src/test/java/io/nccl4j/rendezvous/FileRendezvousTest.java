@@ -38,7 +38,7 @@ class FileRendezvousTest {
 
   @TempDir Path directory;
 
-  private FileRendezvous place(int rank, int size, Duration timeout) {
+  private FileRendezvous rendezvous(int rank, int size, Duration timeout) {
     return FileRendezvous.in(directory, RankInfo.of(rank, size).withTimeout(timeout));
   }
 
@@ -55,7 +55,7 @@ class FileRendezvousTest {
   private void awaitFile(Path file) throws Exception {
     Deadline deadline = Deadline.after(LONG);
     while (!Files.exists(file)) {
-      assertFalse(deadline.passed(), () -> file + " did not come");
+      assertFalse(deadline.passed(), () -> file + " was not created");
       Thread.sleep(5);
     }
   }
@@ -63,12 +63,12 @@ class FileRendezvousTest {
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 5, 64})
   void allRanksGetTheIdOfEachRoundAndNothingIsLeft(int size) throws Exception {
-    RankThreads.exchange(size, 3, rank -> place(rank, size, LONG));
+    RankThreads.exchange(size, 3, rank -> rendezvous(rank, size, LONG));
     assertEquals(List.of(), leftovers());
   }
 
   @Test
-  void runsInOneDirectoryAreKeptApartByTheirNames() throws Exception {
+  void jobIdsSeparateRunsInOneDirectory() throws Exception {
     List<FutureTask<Void>> runs = new ArrayList<>();
     for (String run : List.of("job 1", "job 2", "")) {
       runs.add(
@@ -90,7 +90,7 @@ class FileRendezvousTest {
   }
 
   @Test
-  void anAbsentDirectoryIsMadeForItsOwnerOnly() throws Exception {
+  void absentDirectoryIsCreatedForItsOwnerOnly() throws Exception {
     Path inner = directory.resolve("a/b");
     FileRendezvous rendezvous = FileRendezvous.in(inner, RankInfo.of(0, 1));
     assertEquals(inner, rendezvous.directory());
@@ -99,15 +99,15 @@ class FileRendezvousTest {
   }
 
   @Test
-  void aDirectoryThatIsAFileIsNamed() throws Exception {
+  void fileInsteadOfDirectoryIsNamed() throws Exception {
     Path file = Files.writeString(directory.resolve("file"), "x");
-    RendezvousException refused =
+    RendezvousException thrown =
         assertThrows(RendezvousException.class, () -> FileRendezvous.in(file, RankInfo.of(0, 2)));
-    assertTrue(refused.getMessage().contains(file.toString()), refused.getMessage());
+    assertTrue(thrown.getMessage().contains(file.toString()), thrown.getMessage());
   }
 
   @Test
-  void filesAreForTheirOwnerOnly() throws Exception {
+  void filesAreAccessibleToTheirOwnerOnly() throws Exception {
     files(1, 3)
         .write(new RoundDirectory.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     assertEquals(
@@ -116,18 +116,18 @@ class FileRendezvousTest {
   }
 
   @Test
-  void rankZeroNamesTheMissingAndTakesItsFilesBack() throws Exception {
+  void rankZeroNamesMissingRanksAndRemovesItsFiles() throws Exception {
     Duration longer = Duration.ofSeconds(4);
     FutureTask<UniqueId> second =
-        RankThreads.start(() -> place(2, 5, longer).exchange(RankThreads::newId));
+        RankThreads.start(() -> rendezvous(2, 5, longer).exchange(RankThreads::newId));
     awaitFile(files(2, 5).rankFile(2));
     files(4, 5)
         .write(new RoundDirectory.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     NcclTimeoutException timeout =
         assertThrows(
             NcclTimeoutException.class,
-            () -> place(0, 5, Duration.ofSeconds(2)).exchange(RankThreads::newId));
-    // Rank 2 waits, and rank 4's announcement is of a process that is no more.
+            () -> rendezvous(0, 5, Duration.ofSeconds(2)).exchange(RankThreads::newId));
+    // Rank 2 waits; rank 4's announcement is of a process that has ended.
     assertTrue(timeout.getMessage().contains("missing ranks 1, 3-4 of 5"), timeout.getMessage());
     assertTrue(timeout.getMessage().contains("(rank 4 left an announcement"), timeout.getMessage());
     Files.delete(files(4, 5).rankFile(4));
@@ -142,28 +142,30 @@ class FileRendezvousTest {
 
   @Test
   void fileDifferentBackendsFailOnEveryRank() throws Exception {
-    RankThreads.assertMixed(
+    RankThreads.assertBackendMismatch(
         "rank 1 uses the reference backend and rank 0 NCCL;",
         List.of(RankBackend.NCCL, RankBackend.REFERENCE, RankBackend.NCCL),
-        rank -> place(rank, 3, LONG));
+        rank -> rendezvous(rank, 3, LONG));
     assertEquals(List.of(), leftovers());
   }
 
   @Test
-  void fileBackendOfAnEarlierRunIsNotCounted() throws Exception {
+  void backendOfAnEarlierRunIsIgnored() throws Exception {
     Token old = Token.random();
     files(1, 2).write(new RoundDirectory.Announcement(old, Token.NONE, RankBackend.REFERENCE));
     FutureTask<UniqueId> zero =
-        RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId, RankBackend.NCCL));
+        RankThreads.start(
+            () -> rendezvous(0, 2, LONG).exchange(RankThreads::newId, RankBackend.NCCL));
     awaitFile(files(0, 2).rankFile(0));
     Thread.sleep(500);
     assertFalse(zero.isDone());
     assertEquals(
-        place(1, 2, LONG).exchange(RankThreads::newId, RankBackend.NCCL), RankThreads.join(zero));
+        rendezvous(1, 2, LONG).exchange(RankThreads::newId, RankBackend.NCCL),
+        RankThreads.join(zero));
   }
 
   @Test
-  void whatAnEarlierRunLeftGivesNoId() throws Exception {
+  void filesOfAnEarlierRunProvideNoId() throws Exception {
     UniqueId old = RankThreads.newId();
     Token[] attempts = {Token.random(), Token.random()};
     files(0, 3)
@@ -178,7 +180,7 @@ class FileRendezvousTest {
     List<FutureTask<UniqueId>> ranks = new ArrayList<>();
     for (int rank = 2; rank >= 0; rank--) {
       int r = rank;
-      ranks.add(RankThreads.start(() -> place(r, 3, LONG).exchange(RankThreads::newId)));
+      ranks.add(RankThreads.start(() -> rendezvous(r, 3, LONG).exchange(RankThreads::newId)));
       Thread.sleep(60);
       if (rank > 0) {
         assertFalse(ranks.getLast().isDone(), "no rank takes the old id");
@@ -193,94 +195,92 @@ class FileRendezvousTest {
   }
 
   @Test
-  void rankZeroIsNotDeceivedByAnOldAnnouncement() throws Exception {
+  void rankZeroIgnoresAStaleAnnouncement() throws Exception {
     files(1, 2)
         .write(
             new RoundDirectory.Announcement(Token.random(), Token.random(), RankBackend.UNKNOWN));
     FutureTask<UniqueId> zero =
-        RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
+        RankThreads.start(() -> rendezvous(0, 2, LONG).exchange(RankThreads::newId));
     awaitFile(files(0, 2).idFile());
     Thread.sleep(100);
-    assertFalse(zero.isDone(), "rank 1 has not come yet");
-    UniqueId got = place(1, 2, LONG).exchange(RankThreads::newId);
+    assertFalse(zero.isDone(), "rank 1 has not arrived yet");
+    UniqueId got = rendezvous(1, 2, LONG).exchange(RankThreads::newId);
     assertEquals(RankThreads.join(zero), got);
   }
 
   @Test
-  void aRankThatIsStartedAgainIsAnswered() throws Exception {
+  void restartedRankIsAnswered() throws Exception {
     FutureTask<UniqueId> zero =
-        RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
+        RankThreads.start(() -> rendezvous(0, 2, LONG).exchange(RankThreads::newId));
     for (int crash = 0; crash < 5; crash++) {
       files(1, 2)
           .write(new RoundDirectory.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
       Thread.sleep(20);
     }
     assertEquals(
-        place(1, 2, LONG).exchange(RankThreads::newId).toHex(), RankThreads.join(zero).toHex());
+        rendezvous(1, 2, LONG).exchange(RankThreads::newId).toHex(),
+        RankThreads.join(zero).toHex());
   }
 
   @Test
-  void asFilesThatWereSweptAwayAreWrittenAgain() throws Exception {
+  void sweptFilesAreWrittenAgain() throws Exception {
     FutureTask<UniqueId> one =
-        RankThreads.start(() -> place(1, 2, LONG).exchange(RankThreads::newId));
+        RankThreads.start(() -> rendezvous(1, 2, LONG).exchange(RankThreads::newId));
     for (int sweep = 0; sweep < 20; sweep++) {
       files(0, 2).sweep();
       Thread.sleep(5);
     }
-    UniqueId id = place(0, 2, LONG).exchange(RankThreads::newId);
+    UniqueId id = rendezvous(0, 2, LONG).exchange(RankThreads::newId);
     assertEquals(id, RankThreads.join(one));
   }
 
   @Test
-  void aSecondProcessOfOneRankIsNoticed() throws Exception {
+  void secondProcessOfOneRankIsDetected() throws Exception {
     FutureTask<UniqueId> first =
-        RankThreads.start(() -> place(1, 2, LONG).exchange(RankThreads::newId));
+        RankThreads.start(() -> rendezvous(1, 2, LONG).exchange(RankThreads::newId));
     awaitFile(files(1, 2).rankFile(1));
     FutureTask<UniqueId> second =
-        RankThreads.start(() -> place(1, 2, LONG).exchange(RankThreads::newId));
-    RendezvousException noticed = RankThreads.failure(RendezvousException.class, first);
+        RankThreads.start(() -> rendezvous(1, 2, LONG).exchange(RankThreads::newId));
+    RendezvousException thrown = RankThreads.failure(RendezvousException.class, first);
     assertTrue(
-        noticed.getMessage().contains("another process takes part as rank 1"),
-        noticed.getMessage());
-    UniqueId id = place(0, 2, LONG).exchange(RankThreads::newId);
+        thrown.getMessage().contains("another process takes part as rank 1"), thrown.getMessage());
+    UniqueId id = rendezvous(0, 2, LONG).exchange(RankThreads::newId);
     assertEquals(id, RankThreads.join(second));
   }
 
   @Test
-  void aSecondRankZeroIsNoticed() throws Exception {
+  void secondRankZeroIsDetected() throws Exception {
     files(1, 2)
         .write(new RoundDirectory.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     FutureTask<UniqueId> first =
-        RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
+        RankThreads.start(() -> rendezvous(0, 2, LONG).exchange(RankThreads::newId));
     awaitFile(files(0, 2).idFile());
     files(0, 2)
         .write(
             new RoundDirectory.Publication(
                 Token.random(), RankThreads.newId(), Optional.empty(), List.of(Token.random())));
-    RendezvousException noticed = RankThreads.failure(RendezvousException.class, first);
+    RendezvousException thrown = RankThreads.failure(RendezvousException.class, first);
     assertTrue(
-        noticed.getMessage().contains("another process takes part as rank 0"),
-        noticed.getMessage());
+        thrown.getMessage().contains("another process takes part as rank 0"), thrown.getMessage());
   }
 
   @Test
-  void twoRankZerosThatWaitForOthersNoticeEachOther() throws Exception {
+  void waitingRankZerosDetectEachOther() throws Exception {
     FutureTask<UniqueId> first =
-        RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
+        RankThreads.start(() -> rendezvous(0, 2, LONG).exchange(RankThreads::newId));
     awaitFile(files(0, 2).rankFile(0));
     FutureTask<UniqueId> second =
-        RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
-    RendezvousException noticed = RankThreads.failure(RendezvousException.class, first);
+        RankThreads.start(() -> rendezvous(0, 2, LONG).exchange(RankThreads::newId));
+    RendezvousException thrown = RankThreads.failure(RendezvousException.class, first);
     assertTrue(
-        noticed.getMessage().contains("another process takes part as rank 0"),
-        noticed.getMessage());
-    UniqueId id = place(1, 2, LONG).exchange(RankThreads::newId);
+        thrown.getMessage().contains("another process takes part as rank 0"), thrown.getMessage());
+    UniqueId id = rendezvous(1, 2, LONG).exchange(RankThreads::newId);
     assertEquals(id, RankThreads.join(second));
     assertEquals(List.of(), leftovers());
   }
 
   @Test
-  void aDamagedOrForeignFileIsNamedAtTheDeadline() throws Exception {
+  void damagedOrForeignFileIsNamedAtTheDeadline() throws Exception {
     RoundDirectory files = files(0, 2);
     files.write(
         new RoundDirectory.Publication(
@@ -294,11 +294,11 @@ class FileRendezvousTest {
     otherWorld[15] = 9;
     assertNamed(new byte[0], "is damaged: it has only 0 bytes");
     assertNamed(Arrays.copyOf(whole, 100), "is damaged: it has 100 bytes; it should have 232");
-    assertNamed(new byte[1 << 20], "is damaged, or is not nccl4j's");
+    assertNamed(new byte[1 << 20], "is damaged, or not written by nccl4j");
     assertNamed(Arrays.copyOf(whole, 5000), "is damaged: it has more than 232 bytes");
     assertNamed(flipped, "is damaged");
     assertNamed(otherVersion, "has version 3; this nccl4j writes version 2");
-    assertNamed(otherWorld, "is of a world of 9 ranks; this one has 2");
+    assertNamed(otherWorld, "is for a world size of 9; this rank's is 2");
   }
 
   private void assertNamed(byte[] contents, String problem) throws Exception {
@@ -306,13 +306,13 @@ class FileRendezvousTest {
     Files.write(file, contents);
     RendezvousException named =
         assertThrows(
-            RendezvousException.class, () -> place(1, 2, SHORT).exchange(RankThreads::newId));
+            RendezvousException.class, () -> rendezvous(1, 2, SHORT).exchange(RankThreads::newId));
     assertTrue(named.getMessage().contains(file + " " + problem), named.getMessage());
     assertTrue(named.getMessage().contains("rank 0 has not published"), named.getMessage());
   }
 
   @Test
-  void noChangedByteOfAFileIsAccepted() throws Exception {
+  void changedByteOfAFileIsRejected() throws Exception {
     RoundDirectory files = files(1, 2);
     files.write(
         new RoundDirectory.Announcement(Token.random(), Token.random(), RankBackend.UNKNOWN));
@@ -330,35 +330,35 @@ class FileRendezvousTest {
   }
 
   @Test
-  void aDamagedFileIsForgottenWhenItsOwnerComes() throws Exception {
+  void damagedFileIsReplacedByItsOwner() throws Exception {
     Files.writeString(files(0, 2).idFile(), "left by a power cut");
     Files.writeString(files(1, 2).rankFile(1), "likewise");
     FutureTask<UniqueId> one =
-        RankThreads.start(() -> place(1, 2, LONG).exchange(RankThreads::newId));
+        RankThreads.start(() -> rendezvous(1, 2, LONG).exchange(RankThreads::newId));
     Thread.sleep(100);
-    UniqueId id = place(0, 2, LONG).exchange(RankThreads::newId);
+    UniqueId id = rendezvous(0, 2, LONG).exchange(RankThreads::newId);
     assertEquals(id, RankThreads.join(one));
     assertEquals(List.of(), leftovers());
   }
 
   @Test
-  void neitherAPipeNorALinkIsOpened() throws Exception {
+  void pipesAndLinksAreNotOpened() throws Exception {
     Path file = files(0, 2).idFile();
     assertEquals(0, new ProcessBuilder("mkfifo", file.toString()).start().waitFor());
     RendezvousException pipe =
         assertThrows(
-            RendezvousException.class, () -> place(1, 2, SHORT).exchange(RankThreads::newId));
-    assertTrue(pipe.getMessage().contains(file + " is no regular file"), pipe.getMessage());
+            RendezvousException.class, () -> rendezvous(1, 2, SHORT).exchange(RankThreads::newId));
+    assertTrue(pipe.getMessage().contains(file + " is not a regular file"), pipe.getMessage());
     Files.delete(file);
     Files.createSymbolicLink(file, Path.of("/dev/zero"));
     RendezvousException link =
         assertThrows(
-            RendezvousException.class, () -> place(1, 2, SHORT).exchange(RankThreads::newId));
-    assertTrue(link.getMessage().contains(file + " is no regular file"), link.getMessage());
+            RendezvousException.class, () -> rendezvous(1, 2, SHORT).exchange(RankThreads::newId));
+    assertTrue(link.getMessage().contains(file + " is not a regular file"), link.getMessage());
   }
 
   @Test
-  void aDirectoryThatVanishesIsAnError() throws Exception {
+  void removedDirectoryIsAnError() throws Exception {
     Path gone = directory.resolve("gone");
     FileRendezvous rendezvous = FileRendezvous.in(gone, RankInfo.of(1, 2).withTimeout(LONG));
     Files.delete(gone);
@@ -369,13 +369,13 @@ class FileRendezvousTest {
 
   @ParameterizedTest
   @ValueSource(ints = {0, 1})
-  void anInterruptEndsTheWaitIsKeptAndLeavesNoFile(int rank) throws Exception {
+  void interruptEndsTheWaitAndLeavesNoFile(int rank) throws Exception {
     FutureTask<Boolean> task =
         new FutureTask<>(
             () -> {
               assertThrows(
                   RendezvousException.class,
-                  () -> place(rank, 2, LONG).exchange(RankThreads::newId));
+                  () -> rendezvous(rank, 2, LONG).exchange(RankThreads::newId));
               return Thread.currentThread().isInterrupted();
             });
     Thread thread = RankThreads.startThread(task);
@@ -386,8 +386,8 @@ class FileRendezvousTest {
   }
 
   @Test
-  void closingEndsTheWait() throws Exception {
-    FileRendezvous rendezvous = place(1, 2, LONG);
+  void closeEndsTheWait() throws Exception {
+    FileRendezvous rendezvous = rendezvous(1, 2, LONG);
     FutureTask<UniqueId> task = RankThreads.start(() -> rendezvous.exchange(RankThreads::newId));
     awaitFile(files(1, 2).rankFile(1));
     rendezvous.close();
@@ -396,9 +396,8 @@ class FileRendezvousTest {
   }
 
   @Test
-  void processesMeetAfterAnEarlierRunWasKilled() throws Exception {
-    // Rank 2 of the first run never comes; an old announcement makes its rank 0 publish all the
-    // same.
+  void processesExchangeAnIdAfterAKilledRun() throws Exception {
+    // Rank 2 of the first run never arrives; its rank 0 publishes because of a stale announcement.
     files(2, 3)
         .write(new RoundDirectory.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     List<Process> killed = List.of(launch(0, 3), launch(1, 3));

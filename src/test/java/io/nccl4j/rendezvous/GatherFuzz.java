@@ -7,7 +7,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 
-/** What rank 1 of 2 takes from the texts of a framework's all-gather. */
+/** Fuzzes the texts that rank 1 of 2 receives from a framework's all-gather. */
 final class GatherFuzz implements FuzzTarget {
   @Override
   public List<Sample> samples() {

@@ -30,8 +30,8 @@ import java.util.concurrent.Future;
 import java.util.random.RandomGenerator;
 
 /**
- * What a client takes from the one who listens at rank 0's port: a greeting, and an answer, which
- * half of the inputs seal with the secret.
+ * Fuzzes what a client receives from rank 0's port: a greeting, and an answer, which is sealed with
+ * the secret for half of the inputs.
  */
 final class IdClientFuzz implements FuzzTarget {
   private static final Duration ATTEMPT = Duration.ofMillis(100);
@@ -114,7 +114,7 @@ final class IdClientFuzz implements FuzzTarget {
         return in.read();
       }
     } catch (IOException e) {
-      // The client has ended the connection, which is for the reader to judge.
+      // The client has closed the connection; read() checks the outcome.
     }
     return null;
   }

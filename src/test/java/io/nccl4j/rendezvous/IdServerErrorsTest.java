@@ -11,19 +11,19 @@ import java.net.Socket;
 import java.time.Duration;
 import org.junit.jupiter.api.Test;
 
-/** What becomes of rank 0's clients when serving one of them meets an unforeseen failure. */
+/** Unexpected failures while rank 0 serves a client. */
 class IdServerErrorsTest {
-  private static final int PATIENCE_MILLIS = 5000;
+  private static final int TIMEOUT_MILLIS = 5000;
 
   @Test
   void clientThatCannotBeServedEndsNoOther() throws Exception {
     InetSocketAddress any = new InetSocketAddress(InetAddress.getLoopbackAddress(), 0);
-    // Without a time for the handshake no client can be served.
+    // Without a handshake timeout no client can be served.
     IdServer.Limits limits = new IdServer.Limits(null, 1, Duration.ofSeconds(1));
     try (IdServer server = new IdServer(any, new JobRank(0, 2, ""), SharedSecret.none(), limits)) {
       for (int client = 0; client < 3; client++) {
         try (Socket socket = new Socket(any.getAddress(), server.port())) {
-          socket.setSoTimeout(PATIENCE_MILLIS);
+          socket.setSoTimeout(TIMEOUT_MILLIS);
           assertEquals(-1, socket.getInputStream().read(), "the connection is closed");
         }
       }

@@ -21,16 +21,16 @@ import java.util.concurrent.TimeUnit;
 import java.util.random.RandomGenerator;
 
 /**
- * Rank 0's port. Half of the clients know the secret, and claim what no honest client would; the
- * others send changed, recorded or foreign messages.
+ * Fuzzes rank 0's port. Half of the clients know the secret and send dishonest claims; the others
+ * send modified, recorded or foreign messages.
  */
 final class IdServerFuzz implements FuzzTarget {
   private static final Duration SILENCE = Duration.ofMillis(5);
   private static final Duration SERVED = Duration.ofSeconds(4);
   private static final Secret OTHER = Secret.of("the secret of another run");
-  // More than ever come, so that the round never ends.
+  // More ranks than ever arrive, so that the round never ends.
   private static final int SIZE = 1000;
-  private static final int MOST_ANSWERED = 2048;
+  private static final int MAX_ANSWER_BYTES = 2048;
 
   private final TcpRendezvous server =
       TcpRendezvous.at("127.0.0.1", 0, RendezvousFuzzTest.SECRET, RankInfo.of(0, SIZE));
@@ -53,7 +53,7 @@ final class IdServerFuzz implements FuzzTarget {
         Sample.of(framed(message), 2, 8, 4, 4, 4, 4, 4, 8, 8, 8, 8, 32),
         Sample.of(
             out -> {
-              // Rank 0 itself: a rank that may come would be kept waiting.
+              // Rank 0 itself: a valid rank would be kept waiting.
               out.writeInt(0);
               out.writeInt(SIZE);
               out.writeInt(1);
@@ -66,7 +66,7 @@ final class IdServerFuzz implements FuzzTarget {
         Sample.text("GET / HTTP/1.1\r\nHost: rank0\r\n\r\n"));
   }
 
-  /** Returns the claim that the first bytes of an input are; a short one is filled up with 0. */
+  /** Parses the first bytes of an input as a claim; short inputs are padded with 0. */
   private static Handshake.Claim claim(byte[] input) {
     ByteBuffer bytes = ByteBuffer.wrap(Arrays.copyOf(input, 64));
     return new Handshake.Claim(
@@ -104,9 +104,9 @@ final class IdServerFuzz implements FuzzTarget {
       }
       byte[] answer = client.answer(silent ? SILENCE : SERVED);
       if (!silent && !client.cutOff()) {
-        throw new AssertionError("rank 0 keeps the connection");
+        throw new AssertionError("rank 0 did not close the connection");
       }
-      if (answer.length > MOST_ANSWERED) {
+      if (answer.length > MAX_ANSWER_BYTES) {
         throw new AssertionError("rank 0 answered " + answer.length + " bytes");
       }
       if (!authentic && answer.length > 2 && answer[2] == IdServer.SEALED) {
@@ -136,11 +136,11 @@ final class IdServerFuzz implements FuzzTarget {
     }
     if (round.isDone()) {
       round.get(0, TimeUnit.SECONDS);
-      throw new AssertionError("rank 0 has handed out the id");
+      throw new AssertionError("rank 0 has sent the id");
     }
   }
 
-  /** Whatever a client sends, it gets an answer or the end of the connection. */
+  /** For any input, the client gets an answer or the connection is closed. */
   @Override
   public List<Class<? extends Exception>> documented() {
     return List.of();

@@ -31,7 +31,7 @@ class InProcessRendezvousTest {
   }
 
   @Test
-  void rankThatWaitsLongSaysSoOnce() throws Exception {
+  void longWaitIsLoggedOnce() throws Exception {
     List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(2, Duration.ofSeconds(6));
     try (LogLines log = new LogLines(AbstractRendezvous.class)) {
       FutureTask<UniqueId> first =
@@ -41,24 +41,24 @@ class InProcessRendezvousTest {
       }
       rendezvous.get(1).exchange(() -> null);
       RankThreads.join(first);
-      List<String> said =
+      List<String> lines =
           log.lines().stream().filter(line -> line.endsWith(rendezvous.get(0).toString())).toList();
-      assertEquals(1, said.size(), () -> log.lines().toString());
-      String line = said.getFirst();
-      String expected = "rank 0 of 2 still waits for all ranks to come in round 1, for ";
+      assertEquals(1, lines.size(), () -> log.lines().toString());
+      String line = lines.getFirst();
+      String expected = "rank 0 of 2 is still waiting for all ranks in round 1; timeout in ";
       assertTrue(line.startsWith(expected), line);
     }
   }
 
   @Test
-  void rankZeroNamesTheMissing() throws Exception {
+  void rankZeroNamesMissingRanks() throws Exception {
     List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(6, Duration.ofSeconds(1));
     FutureTask<UniqueId> second = RankThreads.start(() -> rendezvous.get(2).exchange(() -> null));
     NcclTimeoutException timeout =
         assertThrows(
             NcclTimeoutException.class, () -> rendezvous.get(0).exchange(RankThreads::newId));
     assertTrue(timeout.getMessage().contains("missing ranks 1, 3-5 of 6"), timeout.getMessage());
-    // Its own time-out, or rank 0's if that comes first.
+    // Its own timeout, or rank 0's if that is first.
     RuntimeException other = RankThreads.failure(RuntimeException.class, second);
     assertTrue(other.getMessage().contains("missing ranks 1, 3-5 of 6"), other.getMessage());
   }
@@ -66,14 +66,14 @@ class InProcessRendezvousTest {
   @Test
   void inProcessDifferentBackendsFailOnEveryRank() throws Exception {
     List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(3, LONG);
-    RankThreads.assertMixed(
+    RankThreads.assertBackendMismatch(
         "rank 1 uses NCCL and rank 0 the reference backend;",
         List.of(RankBackend.REFERENCE, RankBackend.NCCL, RankBackend.REFERENCE),
         rendezvous::get);
   }
 
   @Test
-  void othersSayThatRankZeroHasNotPublished() {
+  void otherRanksReportThatRankZeroHasNotPublished() {
     InProcessRendezvous rendezvous = InProcessRendezvous.of(2, SHORT).get(1);
     NcclTimeoutException timeout =
         assertThrows(NcclTimeoutException.class, () -> rendezvous.exchange(RankThreads::newId));
@@ -81,7 +81,7 @@ class InProcessRendezvousTest {
   }
 
   @Test
-  void whoComesAfterRankZeroGaveUpGetsNoId() {
+  void rankThatArrivesAfterAFailureGetsNoId() {
     List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(2, SHORT);
     assertThrows(NcclTimeoutException.class, () -> rendezvous.get(0).exchange(RankThreads::newId));
     RendezvousException late =
@@ -91,10 +91,10 @@ class InProcessRendezvousTest {
   }
 
   @Test
-  void aMakerThatFailsFailsAllRanksAtOnce() throws Exception {
+  void failingMakerFailsAllRanksAtOnce() throws Exception {
     List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(2, LONG);
     FutureTask<UniqueId> other = RankThreads.start(() -> rendezvous.get(1).exchange(() -> null));
-    IllegalStateException made = new IllegalStateException("no network interface");
+    IllegalStateException expected = new IllegalStateException("no network interface");
     IllegalStateException thrown =
         assertThrows(
             IllegalStateException.class,
@@ -103,14 +103,14 @@ class InProcessRendezvousTest {
                     .get(0)
                     .exchange(
                         () -> {
-                          throw made;
+                          throw expected;
                         }));
-    assertSame(made, thrown);
-    assertSame(made, RankThreads.failure(RendezvousException.class, other).getCause());
+    assertSame(expected, thrown);
+    assertSame(expected, RankThreads.failure(RendezvousException.class, other).getCause());
   }
 
   @Test
-  void anInterruptEndsTheWaitAndIsKept() throws Exception {
+  void interruptEndsTheWaitAndIsPreserved() throws Exception {
     InProcessRendezvous rendezvous = InProcessRendezvous.of(2, LONG).get(1);
     FutureTask<Boolean> task =
         new FutureTask<>(
@@ -123,20 +123,20 @@ class InProcessRendezvousTest {
   }
 
   @Test
-  void aRankZeroThatIsInterruptedBeforeItBeginsTellsTheOthers() {
+  void rankZeroInterruptedBeforeItBeginsFailsOtherRanks() {
     List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(2, LONG);
     FutureTask<UniqueId> waiting = RankThreads.start(() -> rendezvous.get(1).exchange(() -> null));
     Thread.currentThread().interrupt();
     assertThrows(
         RendezvousException.class, () -> rendezvous.getFirst().exchange(RankThreads::newId));
-    assertTrue(Thread.interrupted(), "the interrupt is kept");
-    ExecutionException told =
+    assertTrue(Thread.interrupted(), "the interrupt status is preserved");
+    ExecutionException failure =
         assertThrows(ExecutionException.class, () -> waiting.get(10, TimeUnit.SECONDS));
-    assertInstanceOf(RendezvousException.class, told.getCause());
+    assertInstanceOf(RendezvousException.class, failure.getCause());
   }
 
   @Test
-  void closingEndsTheWait() throws Exception {
+  void closeEndsTheWait() throws Exception {
     InProcessRendezvous rendezvous = InProcessRendezvous.of(2, LONG).get(1);
     FutureTask<UniqueId> task = RankThreads.start(() -> rendezvous.exchange(() -> null));
     Thread.sleep(50);
@@ -148,7 +148,7 @@ class InProcessRendezvousTest {
   }
 
   @Test
-  void aFailedRendezvousRefusesFurtherRounds() {
+  void failedRendezvousRejectsFurtherRounds() {
     InProcessRendezvous rendezvous = InProcessRendezvous.of(2, SHORT).get(1);
     assertThrows(NcclTimeoutException.class, () -> rendezvous.exchange(() -> null));
     IllegalStateException failed =
@@ -157,7 +157,7 @@ class InProcessRendezvousTest {
   }
 
   @Test
-  void anExchangeInsideAnExchangeIsRefused() {
+  void nestedExchangeIsRejected() {
     InProcessRendezvous alone = InProcessRendezvous.of(1, SHORT).getFirst();
     IllegalStateException nested =
         assertThrows(
@@ -167,7 +167,7 @@ class InProcessRendezvousTest {
   }
 
   @Test
-  void aMakerThatReturnsNullIsNamed() {
+  void makerReturningNullIsNamed() {
     InProcessRendezvous alone = InProcessRendezvous.of(1, SHORT).getFirst();
     NullPointerException thrown =
         assertThrows(NullPointerException.class, () -> alone.exchange(() -> null));
@@ -175,7 +175,7 @@ class InProcessRendezvousTest {
   }
 
   @Test
-  void membersAreChecked() {
+  void rankInfoIsChecked() {
     assertEquals(
         "size is 0; it must be 1 or more",
         assertThrows(IllegalArgumentException.class, () -> RankInfo.of(0, 0)).getMessage());

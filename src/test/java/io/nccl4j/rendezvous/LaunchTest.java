@@ -35,7 +35,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 class LaunchTest {
   private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
-  /** Returns variables from such as {@code RANK=1 WORLD_SIZE=2}. */
+  /** Parses variables like {@code RANK=1 WORLD_SIZE=2}. */
   private static Map<String, String> environment(String text) {
     Map<String, String> variables = new HashMap<>();
     for (String pair : text.isEmpty() ? new String[0] : text.split(" ")) {
@@ -191,9 +191,9 @@ class LaunchTest {
           RANK=-1 WORLD_SIZE=2                   | RANK is -1; it must be 0 or more
           RANK=0 WORLD_SIZE=0                    | WORLD_SIZE is 0; it must be 1 or more
           RANK=0 WORLD_SIZE=99999999999          | WORLD_SIZE is '99999999999'; it must be a number
-          RANK=0 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2 | LOCAL_RANK is 2 and LOCAL_WORLD_SIZE is 2; the local rank must be less
-          RANK=0 WORLD_SIZE=2 LOCAL_RANK=2       | LOCAL_RANK is 2 and WORLD_SIZE is 2; the local rank must be less
-          RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=3 | LOCAL_WORLD_SIZE is 3 and WORLD_SIZE is 2; a host cannot have more ranks than there are
+          RANK=0 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2 | LOCAL_RANK is 2 and LOCAL_WORLD_SIZE is 2; the local rank must be less than the size
+          RANK=0 WORLD_SIZE=2 LOCAL_RANK=2       | LOCAL_RANK is 2 and WORLD_SIZE is 2; the local rank must be less than the size
+          RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=3 | LOCAL_WORLD_SIZE is 3 and WORLD_SIZE is 2; the local size must not exceed the size
           RANK=0 WORLD_SIZE=2 MASTER_ADDR=h      | MASTER_ADDR is 'h', but MASTER_PORT is not set
           RANK=0 WORLD_SIZE=2 MASTER_PORT=1      | MASTER_PORT is '1', but MASTER_ADDR is not set
           RANK=0 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=x | MASTER_PORT has the port 'x'; it must be from 1 to 65535
@@ -205,8 +205,8 @@ class LaunchTest {
           OMPI_COMM_WORLD_RANK=1                 | OMPI_COMM_WORLD_RANK is 1, but OMPI_COMM_WORLD_SIZE is not set
           OMPI_COMM_WORLD_SIZE=2                 | OMPI_COMM_WORLD_SIZE is 2, but OMPI_COMM_WORLD_RANK is not set
           PMI_RANK=1                             | PMI_RANK is 1, but PMI_SIZE is not set
-          PMIX_RANK=1                            | PMIX_RANK is 1, but PMIx does not tell how many ranks there are; set WORLD_SIZE
-          JOB_COMPLETION_INDEX=1                 | JOB_COMPLETION_INDEX is 1, but Kubernetes does not tell how many ranks there are
+          PMIX_RANK=1                            | PMIX_RANK is 1, but PMIx does not set the number of ranks; set WORLD_SIZE
+          JOB_COMPLETION_INDEX=1                 | JOB_COMPLETION_INDEX is 1, but Kubernetes does not set the number of ranks
           JOB_COMPLETION_INDEX=3 WORLD_SIZE=3    | JOB_COMPLETION_INDEX is 3 and WORLD_SIZE is 3; the rank must be less than the size
           JOB_COMPLETION_INDEX=3 RANK=0 WORLD_SIZE=4 | RANK is 0 and WORLD_SIZE is 4, but JOB_COMPLETION_INDEX is 3: two launchers disagree
           SLURM_PROCID=3                         | SLURM_PROCID is 3, but SLURM_STEP_NUM_TASKS is not set
@@ -223,10 +223,10 @@ class LaunchTest {
           RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://h:99999 | NCCL4J_RENDEZVOUS has the port 99999; it must be from 1 to 65535
           RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS= | NCCL4J_RENDEZVOUS is ''; it must be
           """)
-  void contradictionsAndHalvesNameVariablesAndValues(String variables, String message) {
-    IllegalArgumentException refused =
+  void invalidVariablesAreNamedWithTheirValues(String variables, String message) {
+    IllegalArgumentException thrown =
         assertThrows(IllegalArgumentException.class, () -> launch(variables));
-    assertTrue(refused.getMessage().contains(message), refused.getMessage());
+    assertTrue(thrown.getMessage().contains(message), thrown.getMessage());
   }
 
   @ParameterizedTest
@@ -239,7 +239,7 @@ class LaunchTest {
           2 | 5 |  | 1
           3 |  |  | 1
           """)
-  void theLocalRankTellsTheDeviceUnlessTheConfigurationNamesOne(
+  void localRankSelectsTheDeviceUnlessConfigured(
       int rank, Integer localRank, Integer named, int device) {
     RankInfo rankInfo = RankInfo.of(rank, 6).withTimeout(TIMEOUT);
     RankInfo placed = localRank == null ? rankInfo : rankInfo.withLocalRank(localRank);
@@ -264,21 +264,21 @@ class LaunchTest {
     }
   }
 
-  /** A place where the id is there already. */
-  private record Known(RankInfo member, UniqueId id) implements Rendezvous {
+  /** A rendezvous with a known id. */
+  private record Known(RankInfo rankInfo, UniqueId id) implements Rendezvous {
     @Override
     public int rank() {
-      return member.rank();
+      return rankInfo.rank();
     }
 
     @Override
     public int size() {
-      return member.size();
+      return rankInfo.size();
     }
 
     @Override
     public OptionalInt localRank() {
-      return member.localRank();
+      return rankInfo.localRank();
     }
 
     @Override
@@ -291,7 +291,7 @@ class LaunchTest {
   }
 
   @Test
-  void aLaunchHandsItsLocalRankOn(@TempDir Path directory) {
+  void rendezvousHasTheLocalRank(@TempDir Path directory) {
     LaunchEnvironment launch =
         launch(
             "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1"
@@ -303,14 +303,13 @@ class LaunchTest {
   }
 
   @Test
-  void aDisagreementSaysHowToEndIt() {
-    IllegalArgumentException refused =
+  void contradictionMessageSaysWhatToSet() {
+    IllegalArgumentException thrown =
         assertThrows(
             IllegalArgumentException.class,
             () -> launch("PMI_RANK=1 PMI_SIZE=2 RANK=0 WORLD_SIZE=2"));
     assertTrue(
-        refused.getMessage().contains("set NCCL4J_RANK and NCCL4J_WORLD_SIZE"),
-        refused.getMessage());
+        thrown.getMessage().contains("set NCCL4J_RANK and NCCL4J_WORLD_SIZE"), thrown.getMessage());
   }
 
   private static final String TMP = System.getProperty("java.io.tmpdir");
@@ -359,7 +358,7 @@ class LaunchTest {
 
   @ParameterizedTest
   @MethodSource("sources")
-  void whereTheRanksMeetIsChosen(String variables, String source) {
+  void endpointIsChosenFromTheEnvironment(String variables, String source) {
     LaunchEnvironment launch = launch(variables);
     assertEquals(source, launch.idSource());
     assertTrue(launch.toString().contains("id from " + source), launch.toString());
@@ -370,19 +369,18 @@ class LaunchTest {
       delimiter = '|',
       textBlock =
           """
-          RANK=0 WORLD_SIZE=2 | nothing from plain variables says where the 2 ranks can meet
-          JOB_COMPLETION_INDEX=0 WORLD_SIZE=2 | nothing from Kubernetes says where the 2 ranks can meet
-          OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=1 | nothing from Open MPI says where the 4 ranks can meet
-          PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 | nothing from MPICH says where the 2 ranks can meet
+          RANK=0 WORLD_SIZE=2 | nothing from plain variables says where the 2 ranks exchange the id
+          JOB_COMPLETION_INDEX=0 WORLD_SIZE=2 | nothing from Kubernetes says where the 2 ranks exchange the id
+          OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=1 | nothing from Open MPI says where the 4 ranks exchange the id
+          PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 | nothing from MPICH says where the 2 ranks exchange the id
           """)
-  void wherePlaceIsUnknownTheErrorSaysWhatToSet(String variables, String message) {
+  void unknownEndpointErrorSaysWhatToSet(String variables, String message) {
     LaunchEnvironment launch = launch(variables);
-    IllegalArgumentException refused =
+    IllegalArgumentException thrown =
         assertThrows(IllegalArgumentException.class, () -> launch.rendezvous(TIMEOUT));
-    assertTrue(refused.getMessage().startsWith(message), refused.getMessage());
+    assertTrue(thrown.getMessage().startsWith(message), thrown.getMessage());
     assertTrue(
-        refused.getMessage().contains("set NCCL4J_RENDEZVOUS=tcp://HOST:PORT"),
-        refused.getMessage());
+        thrown.getMessage().contains("set NCCL4J_RENDEZVOUS=tcp://HOST:PORT"), thrown.getMessage());
   }
 
   @ParameterizedTest
@@ -399,15 +397,15 @@ class LaunchTest {
           SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=12 SLURM_STEP_ID=3 | slurm 12.3
           PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 | hydra proxy 1
           """)
-  void runsAreNamedByTheirLauncher(String variables, String run) {
+  void jobIdIsTakenFromTheLauncher(String variables, String run) {
     LaunchEnvironment launch =
         LaunchEnvironment.from(environment(variables), () -> Optional.of("proxy 1"));
     assertEquals(run, launch.jobId());
   }
 
-  /** Each host has a proxy of its own. */
+  /** Each host has its own proxy. */
   @Test
-  void ranksOfMpichOnTwoHostsAreOfOneRun() {
+  void mpichRanksOnTwoHostsHaveTheSameJobId() {
     String variables = " PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1";
     LaunchEnvironment first =
         LaunchEnvironment.from(environment("PMI_RANK=0" + variables), () -> Optional.of("proxy 1"));
@@ -417,7 +415,7 @@ class LaunchTest {
   }
 
   @Test
-  void mpichOnOneHostMeetsByFiles() {
+  void mpichOnOneHostUsesFiles() {
     LaunchEnvironment launch =
         LaunchEnvironment.from(
             environment("PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2"),
@@ -436,7 +434,7 @@ class LaunchTest {
           rack[2-3]n[5,7-9]   | rack2n5
           n[11].cluster       | n11.cluster
           """)
-  void theFirstNodeOfAListIsFound(String list, String first) {
+  void firstNodeOfAListIsFound(String list, String first) {
     assertEquals(first, Slurm.firstOf(list));
   }
 
@@ -449,7 +447,7 @@ class LaunchTest {
   }
 
   @Test
-  void portsOfStepsAreBelowThoseThatSystemsGiveOut() {
+  void stepPortsAreBelowTheEphemeralRange() {
     for (int job = 0; job < 1000; job++) {
       int port = Slurm.port("slurm " + job + ".0");
       assertTrue(port >= 16384 && port < 32768, () -> "port " + port);
@@ -457,11 +455,11 @@ class LaunchTest {
   }
 
   @Test
-  void overANetworkASecretIsNeeded() {
+  void networkRequiresASecret() {
     LaunchEnvironment launch = launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500");
-    IllegalArgumentException refused =
+    IllegalArgumentException thrown =
         assertThrows(IllegalArgumentException.class, () -> launch.rendezvous(TIMEOUT));
-    assertTrue(refused.getMessage().startsWith("NCCL4J_SECRET is not set"), refused.getMessage());
+    assertTrue(thrown.getMessage().startsWith("NCCL4J_SECRET is not set"), thrown.getMessage());
 
     LaunchEnvironment weak =
         launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500 NCCL4J_SECRET=short");
@@ -481,7 +479,7 @@ class LaunchTest {
   }
 
   @Test
-  void onLoopbackNoSecretIsNeeded() {
+  void loopbackNeedsNoSecret() {
     try (Rendezvous rendezvous =
         launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500").rendezvous(TIMEOUT)) {
       assertEquals("127.0.0.1", ((TcpRendezvous) rendezvous).host());
@@ -489,7 +487,7 @@ class LaunchTest {
   }
 
   @Test
-  void oneProcessNeedsNobody() {
+  void singleProcessNeedsNoEndpoint() {
     try (Rendezvous alone = LaunchEnvironment.from(Map.of()).rendezvous(TIMEOUT)) {
       UniqueId id = RankThreads.newId();
       assertEquals(id, alone.exchange(() -> id));
@@ -498,7 +496,7 @@ class LaunchTest {
   }
 
   @Test
-  void ranksMeetInANamedDirectory(@TempDir Path directory) throws Exception {
+  void ranksExchangeTheIdInAGivenDirectory(@TempDir Path directory) throws Exception {
     String common = "NCCL4J_WORLD_SIZE=2 NCCL4J_RENDEZVOUS=file:" + directory + " ";
     FutureTask<Void> other =
         RankThreads.start(
@@ -516,7 +514,7 @@ class LaunchTest {
   }
 
   @Test
-  void thePrivateDirectoryIsThisUsersAlone(@TempDir Path temporary) throws Exception {
+  void privateDirectoryIsAccessibleToThisUserOnly(@TempDir Path temporary) throws Exception {
     Path directory = PrivateDirectory.under(temporary);
     assertEquals(directory, PrivateDirectory.under(temporary));
     assertEquals(

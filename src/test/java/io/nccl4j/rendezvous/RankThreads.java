@@ -16,7 +16,7 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.function.IntFunction;
 
-/** Ranks as threads, and ids that a seed decides. */
+/** Runs ranks as threads, and generates ids from a seed. */
 final class RankThreads {
   static final long SEED = Long.getLong("test.seed", System.nanoTime());
   static final Random RANDOM = new Random(SEED);
@@ -52,7 +52,7 @@ final class RankThreads {
   static <E extends Throwable> E failure(Class<E> type, FutureTask<?> task) throws Exception {
     try {
       Object result = join(task);
-      throw new AssertionError("expected " + type.getSimpleName() + ", but got " + result);
+      throw new AssertionError("expected " + type.getSimpleName() + ", but received " + result);
     } catch (ExecutionException e) {
       if (!type.isInstance(e.getCause())) {
         throw new AssertionError("expected " + type.getSimpleName(), e.getCause());
@@ -61,54 +61,54 @@ final class RankThreads {
     }
   }
 
-  /** Has ranks with different backends exchange an id, and checks that each fails at once. */
-  static void assertMixed(
-      String expected, List<RankBackend> backends, IntFunction<AbstractRendezvous> places)
+  /** Runs an exchange of ranks with different backends, and checks that each fails at once. */
+  static void assertBackendMismatch(
+      String expected, List<RankBackend> backends, IntFunction<AbstractRendezvous> factory)
       throws Exception {
     long start = System.nanoTime();
     List<FutureTask<UniqueId>> ranks = new ArrayList<>();
     for (int rank = 0; rank < backends.size(); rank++) {
-      AbstractRendezvous rendezvous = places.apply(rank);
+      AbstractRendezvous rendezvous = factory.apply(rank);
       RankBackend backend = backends.get(rank);
       ranks.add(start(() -> rendezvous.exchange(RankThreads::newId, backend)));
     }
     for (FutureTask<UniqueId> rank : ranks) {
-      RendezvousException refused = failure(RendezvousException.class, rank);
-      assertTrue(refused.getMessage().contains(expected), refused.getMessage());
+      RendezvousException thrown = failure(RendezvousException.class, rank);
+      assertTrue(thrown.getMessage().contains(expected), thrown.getMessage());
     }
     Duration took = Duration.ofNanos(System.nanoTime() - start);
     assertTrue(took.compareTo(Duration.ofSeconds(10)) < 0, () -> "only after " + took);
   }
 
-  /** Has all ranks exchange ids in so many rounds and checks that all get the made ones. */
-  static void exchange(int size, int rounds, IntFunction<Rendezvous> places) throws Exception {
-    List<UniqueId> made = new ArrayList<>();
+  /** Runs rounds of exchanges on all ranks, and checks that all receive the created ids. */
+  static void exchange(int size, int rounds, IntFunction<Rendezvous> factory) throws Exception {
+    List<UniqueId> created = new ArrayList<>();
     List<FutureTask<List<UniqueId>>> tasks = new ArrayList<>();
     for (int rank = 0; rank < size; rank++) {
-      Rendezvous rendezvous = places.apply(rank);
-      tasks.add(start(() -> ids(rendezvous, rounds, made)));
+      Rendezvous rendezvous = factory.apply(rank);
+      tasks.add(start(() -> ids(rendezvous, rounds, created)));
     }
     for (FutureTask<List<UniqueId>> task : tasks) {
-      List<UniqueId> got = join(task);
-      assertEquals(made, got);
+      List<UniqueId> received = join(task);
+      assertEquals(created, received);
     }
-    assertEquals(rounds, new HashSet<>(made).size(), "each round has an id of its own");
+    assertEquals(rounds, new HashSet<>(created).size(), "each round has a different id");
   }
 
-  private static List<UniqueId> ids(Rendezvous place, int rounds, List<UniqueId> made) {
-    List<UniqueId> got = new ArrayList<>();
-    try (place) {
+  private static List<UniqueId> ids(Rendezvous rendezvous, int rounds, List<UniqueId> created) {
+    List<UniqueId> received = new ArrayList<>();
+    try (rendezvous) {
       for (int round = 0; round < rounds; round++) {
-        got.add(
-            place.exchange(
+        received.add(
+            rendezvous.exchange(
                 () -> {
-                  assertEquals(0, place.rank(), "the id is made on rank 0 only");
+                  assertEquals(0, rendezvous.rank(), "only rank 0 creates the id");
                   UniqueId id = newId();
-                  made.add(id);
+                  created.add(id);
                   return id;
                 }));
       }
     }
-    return got;
+    return received;
   }
 }

@@ -11,8 +11,8 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.TestFactory;
 
 /**
- * Mutated messages for what ranks parse of each other while they exchange an id; scripts/fuzz runs
- * them for longer.
+ * Fuzzes the parsers of the exchange protocols with mutated messages; scripts/fuzz runs the same
+ * targets longer.
  */
 class RendezvousFuzzTest {
   static final Secret SECRET = Secret.of("the secret of the fuzzed run");
@@ -34,7 +34,7 @@ class RendezvousFuzzTest {
                     target.getKey(), () -> Fuzzer.run(target.getKey(), target.getValue())));
   }
 
-  /** Returns an id that no backend has made. */
+  /** Returns an id that no backend has created. */
   static UniqueId id() {
     byte[] bytes = new byte[UniqueId.BYTES];
     bytes[0] = 1;

@@ -16,8 +16,8 @@ import java.util.Optional;
 import java.util.random.RandomGenerator;
 
 /**
- * The files of a rendezvous, as a rank finds them. Half of the inputs get the digest of what they
- * have become, as an owner with another idea of the format would write it.
+ * Fuzzes the files of a rendezvous. Half of the inputs get a correct digest after mutation, as if
+ * written by another version of the format.
  */
 final class RoundDirectoryFuzz implements FuzzTarget {
   private static final int DIGEST_BYTES = 32;
@@ -75,7 +75,7 @@ final class RoundDirectoryFuzz implements FuzzTarget {
     return whole;
   }
 
-  /** A file that cannot be used counts as absent, however it is damaged. */
+  /** Any damaged file counts as absent. */
   @Override
   public List<Class<? extends Exception>> documented() {
     return List.of();

@@ -18,8 +18,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
 /**
- * A stand-in for PyTorch's TCP store, as strict as its strictest implementation: whoever asks for
- * what is not there, or for what is not known, is cut off. Its answers can be spoilt.
+ * A stand-in for PyTorch's TCP store, as strict as its strictest implementation: a client that
+ * requests an absent key or an unknown operation is disconnected. Its answers can be overridden.
  */
 final class StoreStandIn implements AutoCloseable {
   static final int CHECK = 5;
@@ -30,7 +30,7 @@ final class StoreStandIn implements AutoCloseable {
 
   private final ServerSocket listener;
   private final Queue<Socket> clients = new ConcurrentLinkedQueue<>();
-  private final Map<Integer, byte[]> spoilt = new ConcurrentHashMap<>();
+  private final Map<Integer, byte[]> overridden = new ConcurrentHashMap<>();
   // Guarded by itself.
   private final Map<String, byte[]> values = new TreeMap<>();
 
@@ -43,9 +43,9 @@ final class StoreStandIn implements AutoCloseable {
     Thread.ofPlatform().daemon().start(this::acceptAll);
   }
 
-  /** Answers such requests so, instead of the truth. */
-  StoreStandIn spoil(int request, byte... answer) {
-    spoilt.put(request, answer);
+  /** Sets the answer to all requests of a type. */
+  StoreStandIn override(int request, byte... answer) {
+    overridden.put(request, answer);
     return this;
   }
 
@@ -59,8 +59,8 @@ final class StoreStandIn implements AutoCloseable {
     }
   }
 
-  /** Waits until a value whose name ends so is there. */
-  void awaitName(String end) throws InterruptedException {
+  /** Waits until a key with this suffix has a value. */
+  void awaitKey(String end) throws InterruptedException {
     synchronized (values) {
       while (values.keySet().stream().noneMatch(name -> name.endsWith(end))) {
         values.wait();
@@ -90,34 +90,34 @@ final class StoreStandIn implements AutoCloseable {
         while (answer(in.read(), in, out)) {}
       }
     } catch (EOFException | SocketException e) {
-      // The client has left, or the store has closed.
+      // The client has disconnected, or the store is closed.
     } catch (IOException | InterruptedException e) {
       throw new IllegalStateException(e);
     }
   }
 
-  /** Returns false if the client is to be cut off. */
+  /** Answers a request; returns false if the client is to be disconnected. */
   private boolean answer(int request, DataInputStream in, DataOutputStream out)
       throws IOException, InterruptedException {
     switch (request) {
       case 1 -> set(text(in), bytes(in));
       case CHECK -> {
-        boolean ready = has(only(in));
-        say(out, request, (byte) (ready ? 0 : 1));
+        boolean ready = has(singleKey(in));
+        reply(out, request, (byte) (ready ? 0 : 1));
       }
       case WAIT -> {
-        await(only(in));
-        say(out, request, (byte) 0);
+        await(singleKey(in));
+        reply(out, request, (byte) 0);
       }
       case GET -> {
         byte[] value = values().get(text(in));
         if (value == null) {
           return false;
         }
-        say(out, request, value.length, value);
+        reply(out, request, value.length, value);
       }
-      case DELETE_KEY -> say(out, request, delete(text(in)) ? 1 : 0, new byte[0]);
-      case PING -> say(out, request, in.readNBytes(Integer.BYTES));
+      case DELETE_KEY -> reply(out, request, delete(text(in)) ? 1 : 0, new byte[0]);
+      case PING -> reply(out, request, in.readNBytes(Integer.BYTES));
       default -> {
         return false;
       }
@@ -125,14 +125,15 @@ final class StoreStandIn implements AutoCloseable {
     return true;
   }
 
-  private void say(DataOutputStream out, int request, long number, byte[] rest) throws IOException {
+  private void reply(DataOutputStream out, int request, long number, byte[] rest)
+      throws IOException {
     byte[] answer = new byte[Long.BYTES + rest.length];
     ByteBuffer.wrap(answer).order(ByteOrder.nativeOrder()).putLong(number).put(rest);
-    say(out, request, answer);
+    reply(out, request, answer);
   }
 
-  private void say(DataOutputStream out, int request, byte... answer) throws IOException {
-    out.write(spoilt.getOrDefault(request, answer));
+  private void reply(DataOutputStream out, int request, byte... answer) throws IOException {
+    out.write(overridden.getOrDefault(request, answer));
   }
 
   void set(String name, byte[] value) {
@@ -160,9 +161,9 @@ final class StoreStandIn implements AutoCloseable {
     }
   }
 
-  private static String only(DataInputStream in) throws IOException {
+  private static String singleKey(DataInputStream in) throws IOException {
     if (native64(in.readLong()) != 1) {
-      throw new IOException("one name was expected");
+      throw new IOException("one key was expected");
     }
     return text(in);
   }

@@ -20,7 +20,7 @@ import java.util.List;
 import java.util.concurrent.FutureTask;
 import org.junit.jupiter.api.AfterEach;
 
-/** A rank 0 that listens, its clients, and connections by hand; closed after each test. */
+/** Base of TCP tests: rank 0, its clients, and raw connections, all closed after each test. */
 abstract class TcpRanks {
   static final String HOST = "127.0.0.1";
   static final Secret SECRET = Secret.of("correct horse battery staple");
@@ -52,14 +52,14 @@ abstract class TcpRanks {
     return client(server, SECRET, RankInfo.of(rank, server.size()).withTimeout(timeout));
   }
 
-  TcpRendezvous client(TcpRendezvous server, Secret secret, RankInfo member) {
-    TcpRendezvous rendezvous = TcpRendezvous.at(HOST, server.port(), secret, member);
+  TcpRendezvous client(TcpRendezvous server, Secret secret, RankInfo rankInfo) {
+    TcpRendezvous rendezvous = TcpRendezvous.at(HOST, server.port(), secret, rankInfo);
     open.add(rendezvous);
     return rendezvous;
   }
 
-  static FutureTask<UniqueId> exchange(Rendezvous place) {
-    return RankThreads.start(() -> place.exchange(RankThreads::newId));
+  static FutureTask<UniqueId> exchange(Rendezvous rendezvous) {
+    return RankThreads.start(() -> rendezvous.exchange(RankThreads::newId));
   }
 
   Socket connect(TcpRendezvous server) throws IOException {
@@ -83,16 +83,15 @@ abstract class TcpRanks {
     socket.getOutputStream().write(framed.toByteArray());
   }
 
-  static void awaitTurnedAway(TcpRendezvous server, RejectReason refusal, int count)
-      throws Exception {
+  static void awaitRejected(TcpRendezvous server, RejectReason reason, int count) throws Exception {
     Deadline deadline = Deadline.after(Duration.ofSeconds(10));
-    while (server.rejections().stream().filter(c -> c.refusal() == refusal).count() < count) {
-      assertFalse(deadline.passed(), () -> refusal + " is not in " + server.rejections());
+    while (server.rejections().stream().filter(c -> c.reason() == reason).count() < count) {
+      assertFalse(deadline.passed(), () -> reason + " is not in " + server.rejections());
       Thread.sleep(5);
     }
   }
 
-  /** The honest ranks come now and must be served, whatever else is going on. */
+  /** Starts the honest ranks, and checks that they are served without delay. */
   void assertServed(TcpRendezvous server, FutureTask<UniqueId> zero) throws Exception {
     long start = System.nanoTime();
     List<FutureTask<UniqueId>> ranks = new ArrayList<>();
@@ -104,6 +103,6 @@ abstract class TcpRanks {
       assertEquals(id, RankThreads.join(rank));
     }
     Duration took = Duration.ofNanos(System.nanoTime() - start);
-    assertTrue(took.compareTo(Duration.ofSeconds(10)) < 0, () -> "hindered for " + took);
+    assertTrue(took.compareTo(Duration.ofSeconds(10)) < 0, () -> "delayed by " + took);
   }
 }

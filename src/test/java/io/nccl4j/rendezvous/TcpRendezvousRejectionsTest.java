@@ -28,22 +28,22 @@ import java.util.List;
 import java.util.concurrent.FutureTask;
 import org.junit.jupiter.api.Test;
 
-/** Connections that are not of the ranks of the run get no id and delay none that are. */
+/** Connections that do not belong to the run get no id and do not delay the run's ranks. */
 class TcpRendezvousRejectionsTest extends TcpRanks {
   private static Handshake.Claim claim(int rank, int size) {
     return new Handshake.Claim(
         rank, size, 1, RankBackend.UNKNOWN, Token.ofText(""), Token.random());
   }
 
-  /** A connection that has come as far as rank 0's answer, and has not confirmed it. */
-  private static final class Asked {
+  /** A connection that has received rank 0's answer and has not sent a receipt. */
+  private static final class AnsweredClaim {
     private final Socket socket;
     private final Handshake handshake;
     private final byte[] greeting;
     private final byte[] message;
     private final byte[] answer;
 
-    private Asked(Socket socket, Handshake.Claim claim) throws IOException {
+    private AnsweredClaim(Socket socket, Handshake.Claim claim) throws IOException {
       this.socket = socket;
       this.greeting = readFrame(socket);
       this.handshake = Handshake.ofClient(SECRET.shared(), greeting, claim);
@@ -66,64 +66,64 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
     }
   }
 
-  /** Asks by hand, until rank 0 has come to the round. */
-  private Asked ask(TcpRendezvous server, Handshake.Claim claim) throws Exception {
+  /** Sends a claim repeatedly until rank 0 has reached the round and grants it. */
+  private AnsweredClaim ask(TcpRendezvous server, Handshake.Claim claim) throws Exception {
     while (true) {
-      Asked asked = new Asked(connect(server), claim);
-      int answer = asked.opened()[0];
+      AnsweredClaim answered = new AnsweredClaim(connect(server), claim);
+      int answer = answered.opened()[0];
       if (answer != RejectReason.ROUND_TO_COME.code()
           && answer != RejectReason.OTHERS_MISSING.code()) {
         assertEquals(IdServer.GRANTED, answer);
-        return asked;
+        return answered;
       }
       Thread.sleep(5);
     }
   }
 
-  private static void assertRefused(RejectReason refusal, Socket socket) throws IOException {
+  private static void assertRejected(RejectReason reason, Socket socket) throws IOException {
     assertArrayEquals(
-        new byte[] {IdServer.PLAIN, (byte) refusal.code()}, readFrame(socket), refusal.toString());
+        new byte[] {IdServer.PLAIN, (byte) reason.code()}, readFrame(socket), reason.toString());
     assertEquals(-1, socket.getInputStream().read(), "the connection is closed");
   }
 
   private static void awaitClaim(TcpRendezvous server, int rank) throws Exception {
     Deadline deadline = Deadline.after(Duration.ofSeconds(10));
     while (!server.arrived().get(rank)) {
-      assertFalse(deadline.passed(), () -> "rank " + rank + " has not come");
+      assertFalse(deadline.passed(), () -> "rank " + rank + " has not arrived");
       Thread.sleep(5);
     }
   }
 
   @Test
-  void aWrongSecretIsRefusedAndHindersNobody() throws Exception {
+  void wrongSecretIsRejectedWithoutDelayingOthers() throws Exception {
     TcpRendezvous server = server(3, LONG);
     FutureTask<UniqueId> zero = exchange(server);
     Secret wrong = Secret.of("incorrect horse battery");
-    RendezvousException refused =
+    RendezvousException thrown =
         assertThrows(
             RendezvousException.class,
             () ->
                 client(server, wrong, RankInfo.of(1, 3).withTimeout(LONG))
                     .exchange(RankThreads::newId));
-    assertTrue(refused.getMessage().contains("does not know the secret"), refused.getMessage());
-    awaitTurnedAway(server, RejectReason.NOT_AUTHENTIC, 1);
+    assertTrue(thrown.getMessage().contains("does not know the secret"), thrown.getMessage());
+    awaitRejected(server, RejectReason.NOT_AUTHENTIC, 1);
     assertServed(server, zero);
   }
 
   @Test
-  void anImpostorOfRankZeroIsNoticed() throws Exception {
+  void impostorOfRankZeroIsDetected() throws Exception {
     try (TcpRendezvous impostor =
         TcpRendezvous.at(HOST, 0, Secret.of("incorrect horse battery"), RankInfo.of(0, 2))) {
-      RendezvousException refused =
+      RendezvousException thrown =
           assertThrows(
               RendezvousException.class,
               () -> client(impostor, 1, LONG).exchange(RankThreads::newId));
-      assertTrue(refused.getMessage().contains("secret"), refused.getMessage());
+      assertTrue(thrown.getMessage().contains("secret"), thrown.getMessage());
     }
   }
 
   @Test
-  void aRecordedClaimIsWorthNothingOnAnotherConnection() throws Exception {
+  void replayedClaimIsRejected() throws Exception {
     TcpRendezvous server = server(3, LONG);
     FutureTask<UniqueId> zero = exchange(server);
     Socket first = connect(server);
@@ -132,16 +132,16 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
     Socket second = connect(server);
     readFrame(second);
     writeFrame(second, message);
-    assertRefused(RejectReason.NOT_AUTHENTIC, second);
+    assertRejected(RejectReason.NOT_AUTHENTIC, second);
     first.close();
     assertServed(server, zero);
   }
 
   @Test
-  void aRecordedAnswerIsWorthNothingOnAnotherConnection() throws Exception {
+  void replayedAnswerIsRejected() throws Exception {
     TcpRendezvous server = server(2, LONG);
     FutureTask<UniqueId> zero = exchange(server);
-    Asked recorded = ask(server, claim(1, 2));
+    AnsweredClaim recorded = ask(server, claim(1, 2));
     writeFrame(recorded.socket, recorded.receipt());
     RankThreads.join(zero);
 
@@ -159,18 +159,18 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
       TcpRendezvous victim =
           TcpRendezvous.at(
               HOST, replayer.getLocalPort(), SECRET, RankInfo.of(1, 2).withTimeout(LONG));
-      RendezvousException noticed =
+      RendezvousException thrown =
           assertThrows(RendezvousException.class, () -> victim.exchange(RankThreads::newId));
-      assertTrue(noticed.getMessage().contains("does not know the secret"), noticed.getMessage());
+      assertTrue(thrown.getMessage().contains("does not know the secret"), thrown.getMessage());
       RankThreads.join(replay);
     }
   }
 
   @Test
-  void theIdAndTheSecretNeverTravelInClear() throws Exception {
+  void idAndSecretAreNeverSentInPlaintext() throws Exception {
     TcpRendezvous server = server(2, LONG);
     FutureTask<UniqueId> zero = exchange(server);
-    Asked heard = ask(server, claim(1, 2));
+    AnsweredClaim heard = ask(server, claim(1, 2));
     writeFrame(heard.socket, heard.receipt());
     UniqueId id = RankThreads.join(zero);
     HexFormat hex = HexFormat.of();
@@ -186,17 +186,17 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
   }
 
   @Test
-  void aReceiptThatIsForgedDoesNotCount() throws Exception {
+  void forgedReceiptIsRejected() throws Exception {
     TcpRendezvous server = server(2, LONG);
     FutureTask<UniqueId> zero = exchange(server);
-    Asked forger = ask(server, claim(1, 2));
+    AnsweredClaim forger = ask(server, claim(1, 2));
     writeFrame(forger.socket, new byte[Handshake.PROOF_BYTES]);
-    assertRefused(RejectReason.NOT_AUTHENTIC, forger.socket);
+    assertRejected(RejectReason.NOT_AUTHENTIC, forger.socket);
     assertFalse(zero.isDone());
   }
 
   @Test
-  void aClientThatBrokeOffMayComeAgainAndNoOtherInItsPlace() throws Exception {
+  void disconnectedClientMayRetryButNotBeReplaced() throws Exception {
     TcpRendezvous server = server(2, LONG);
     FutureTask<UniqueId> zero = exchange(server);
     Handshake.Claim claim = claim(1, 2);
@@ -207,7 +207,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
     assertTrue(
         duplicate.getMessage().contains("claims a rank that another process has"),
         duplicate.getMessage());
-    Asked again = ask(server, claim);
+    AnsweredClaim again = ask(server, claim);
     writeFrame(again.socket, again.receipt());
     byte[] opened = again.opened();
     assertArrayEquals(
@@ -215,42 +215,42 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
   }
 
   @Test
-  void aSecondClaimantOfARankIsRefusedAndHindersNobody() throws Exception {
+  void duplicateRankIsRejectedWithoutDelayingOthers() throws Exception {
     TcpRendezvous server = server(3, LONG);
     FutureTask<UniqueId> zero = exchange(server);
     Handshake.Claim claim = claim(1, 3);
-    FutureTask<Asked> first = RankThreads.start(() -> ask(server, claim));
+    FutureTask<AnsweredClaim> first = RankThreads.start(() -> ask(server, claim));
     awaitClaim(server, 1);
-    RendezvousException refused =
+    RendezvousException thrown =
         assertThrows(
             RendezvousException.class, () -> client(server, 1, LONG).exchange(RankThreads::newId));
-    assertTrue(refused.getMessage().contains("rank 1 has come before"), refused.getMessage());
+    assertTrue(thrown.getMessage().contains("rank 1 has already arrived"), thrown.getMessage());
     FutureTask<UniqueId> two = exchange(client(server, 2, LONG));
-    Asked asked = RankThreads.join(first);
-    writeFrame(asked.socket, asked.receipt());
-    byte[] opened = asked.opened();
+    AnsweredClaim answered = RankThreads.join(first);
+    writeFrame(answered.socket, answered.receipt());
+    byte[] opened = answered.opened();
     UniqueId id = UniqueId.of(Arrays.copyOfRange(opened, 1, opened.length));
     assertEquals(id, RankThreads.join(two));
     assertEquals(id, RankThreads.join(zero));
   }
 
   @Test
-  void aWrongWorldSizeIsRefusedAndHindersNobody() throws Exception {
+  void wrongWorldSizeIsRejectedWithoutDelayingOthers() throws Exception {
     TcpRendezvous server = server(3, LONG);
     FutureTask<UniqueId> zero = exchange(server);
-    RendezvousException refused =
+    RendezvousException thrown =
         assertThrows(
             RendezvousException.class,
             () ->
                 client(server, SECRET, RankInfo.of(1, 4).withTimeout(LONG))
                     .exchange(RankThreads::newId));
     assertTrue(
-        refused.getMessage().contains("rank 1 has world size 4, rank 0 3"), refused.getMessage());
+        thrown.getMessage().contains("rank 1 has world size 4, rank 0 has 3"), thrown.getMessage());
     assertServed(server, zero);
   }
 
   @Test
-  void aRankThatIsNoneIsRefusedAndHindersNobody() throws Exception {
+  void invalidRankIsRejectedWithoutDelayingOthers() throws Exception {
     TcpRendezvous server = server(3, LONG);
     FutureTask<UniqueId> zero = exchange(server);
     for (int rank : new int[] {0, 3, -1, Integer.MIN_VALUE}) {
@@ -269,16 +269,16 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
     TcpRendezvous server = server(2, LONG);
     FutureTask<UniqueId> zero = exchange(server);
     RankInfo other = RankInfo.of(1, 2).withJobId("yesterday").withTimeout(SHORT);
-    NcclTimeoutException refused =
+    NcclTimeoutException thrown =
         assertThrows(
             NcclTimeoutException.class,
             () -> client(server, SECRET, other).exchange(RankThreads::newId));
-    assertTrue(refused.getMessage().contains("belongs to another run"), refused.getMessage());
+    assertTrue(thrown.getMessage().contains("belongs to another run"), thrown.getMessage());
     assertServed(server, zero);
   }
 
   @Test
-  void aRankThatIsBehindIsRefused() throws Exception {
+  void rankInAnEarlierRoundIsRejected() throws Exception {
     TcpRendezvous server = server(2, LONG);
     TcpRendezvous one = client(server, 1, LONG);
     FutureTask<UniqueId> zero = exchange(server);
@@ -293,40 +293,40 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
   }
 
   @Test
-  void malformedOversizedAndOtherVersionsAreAnsweredWithTheirCodes() throws Exception {
+  void invalidMessagesAreAnsweredWithTheirCodes() throws Exception {
     TcpRendezvous server = server(3, LONG);
     FutureTask<UniqueId> zero = exchange(server);
     Socket malformed = connect(server);
     readFrame(malformed);
     writeFrame(malformed, "GET / HTTP/1.1\r\nHost: x".getBytes(StandardCharsets.US_ASCII));
-    assertRefused(RejectReason.MALFORMED, malformed);
+    assertRejected(RejectReason.MALFORMED, malformed);
 
     Socket empty = connect(server);
     readFrame(empty);
     writeFrame(empty, new byte[0]);
-    assertRefused(RejectReason.MALFORMED, empty);
+    assertRejected(RejectReason.MALFORMED, empty);
 
     Socket oversized = connect(server);
     readFrame(oversized);
     writeFrame(oversized, new byte[30_000]);
-    assertRefused(RejectReason.OVERSIZED, oversized);
+    assertRejected(RejectReason.OVERSIZED, oversized);
 
     Socket version = connect(server);
     byte[] message =
         Handshake.ofClient(SECRET.shared(), readFrame(version), claim(1, 3)).claimMessage();
     message[11]++;
     writeFrame(version, message);
-    assertRefused(RejectReason.WRONG_VERSION, version);
+    assertRejected(RejectReason.WRONG_VERSION, version);
 
     Socket longer = connect(server);
     message = Handshake.ofClient(SECRET.shared(), readFrame(longer), claim(1, 3)).claimMessage();
     writeFrame(longer, Arrays.copyOf(message, message.length - 1));
-    assertRefused(RejectReason.MALFORMED, longer);
+    assertRejected(RejectReason.MALFORMED, longer);
     assertServed(server, zero);
   }
 
   @Test
-  void noChangedByteOfAClaimIsAccepted() throws Exception {
+  void changedByteOfAClaimIsRejected() throws Exception {
     TcpRendezvous server = server(2, LONG);
     FutureTask<UniqueId> zero = exchange(server);
     for (int position = 12; position < Handshake.CLAIM_BYTES; position++) {
@@ -335,13 +335,13 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
           Handshake.ofClient(SECRET.shared(), readFrame(socket), claim(1, 2)).claimMessage();
       message[position] ^= (byte) (1 << RankThreads.RANDOM.nextInt(8));
       writeFrame(socket, message);
-      assertRefused(RejectReason.NOT_AUTHENTIC, socket);
+      assertRejected(RejectReason.NOT_AUTHENTIC, socket);
     }
     assertServed(server, zero);
   }
 
   @Test
-  void silentAndSlowClientsAreDroppedAndHinderNobody() throws Exception {
+  void silentAndSlowClientsAreDisconnected() throws Exception {
     TcpRendezvous server = server(4, LONG);
     FutureTask<UniqueId> zero = exchange(server);
     List<Socket> silent = new ArrayList<>();
@@ -353,13 +353,13 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
     assertServed(server, zero);
     for (Socket socket : silent) {
       readFrame(socket);
-      assertRefused(RejectReason.TOO_SLOW, socket);
+      assertRejected(RejectReason.TOO_SLOW, socket);
     }
     int sent = RankThreads.join(dripping);
     assertTrue(sent < 100, () -> "a slow client could send " + sent + " bytes");
   }
 
-  /** Sends a byte every 50 ms until the other side has had enough, 200 bytes at most. */
+  /** Sends a byte every 50 ms until the other side disconnects, at most 200 bytes. */
   private static int drip(Socket socket) throws Exception {
     OutputStream out = socket.getOutputStream();
     for (int sent = 0; sent < 200; sent++) {
@@ -374,19 +374,19 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
   }
 
   @Test
-  void moreStrangersThanRankZeroTakesHinderNobody() throws Exception {
+  void excessPendingClientsAreEvicted() throws Exception {
     TcpRendezvous server =
         server(4, LONG, new IdServer.Limits(Duration.ofSeconds(20), 4, Duration.ZERO));
     FutureTask<UniqueId> zero = exchange(server);
     for (int i = 0; i < 40; i++) {
       connect(server);
     }
-    awaitTurnedAway(server, RejectReason.TOO_MANY, 36);
+    awaitRejected(server, RejectReason.TOO_MANY, 36);
     assertServed(server, zero);
   }
 
   @Test
-  void clientsThatLeaveOrSendNoiseHinderNobody() throws Exception {
+  void disconnectsAndNoiseDoNotDelayRanks() throws Exception {
     TcpRendezvous server = server(4, LONG);
     FutureTask<UniqueId> zero = exchange(server);
     for (int i = 0; i < 100; i++) {
@@ -395,7 +395,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
       RankThreads.RANDOM.nextBytes(noise);
       socket.getOutputStream().write(noise);
       if (i % 2 == 0) {
-        // Closing then resets the connection.
+        // Makes close() reset the connection.
         socket.setSoLinger(true, 0);
       }
       socket.close();

@@ -32,7 +32,7 @@ class TcpRendezvousTest extends TcpRanks {
   }
 
   @Test
-  void clientsMayComeBeforeTheServer() throws Exception {
+  void clientsMayStartBeforeTheServer() throws Exception {
     int port;
     try (ServerSocket free = new ServerSocket(0, 1, InetAddress.ofLiteral(HOST))) {
       port = free.getLocalPort();
@@ -49,7 +49,7 @@ class TcpRendezvousTest extends TcpRanks {
   }
 
   @Test
-  void aClientAheadOfRankZeroWaitsForItsRound() throws Exception {
+  void clientAheadOfRankZeroWaitsForItsRound() throws Exception {
     TcpRendezvous server = server(3, LONG);
     TcpRendezvous one = client(server, 1, LONG);
     FutureTask<List<UniqueId>> two =
@@ -72,24 +72,25 @@ class TcpRendezvousTest extends TcpRanks {
   }
 
   @Test
-  void rankZeroNamesTheMissingAndTheTurnedAway() throws Exception {
+  void rankZeroNamesMissingRanksAndRejectedClients() throws Exception {
     TcpRendezvous server = server(6, Duration.ofMillis(1500));
     FutureTask<UniqueId> zero = exchange(server);
     FutureTask<UniqueId> two = exchange(client(server, 2, LONG));
-    Socket stranger = connect(server);
-    writeFrame(stranger, "GET / HTTP/1.1".getBytes(StandardCharsets.US_ASCII));
+    Socket foreign = connect(server);
+    writeFrame(foreign, "GET / HTTP/1.1".getBytes(StandardCharsets.US_ASCII));
     NcclTimeoutException timeout = RankThreads.failure(NcclTimeoutException.class, zero);
     assertTrue(
         timeout.getMessage().contains("missing ranks 1, 3-5 of 6 in round 1"),
         timeout.getMessage());
-    String who = "127.0.0.1:" + stranger.getLocalPort();
+    String address = "127.0.0.1:" + foreign.getLocalPort();
     assertTrue(
         timeout
             .getMessage()
-            .contains("turned away 1 clients: " + who + " does not speak the protocol of nccl4j"),
+            .contains("rejected 1 clients: " + address + " does not speak the protocol of nccl4j"),
         timeout.getMessage());
     assertEquals(
-        "rank 0 at %s:%d has ended the exchange: it gave up after 1.5 s; missing ranks 1, 3-5 of 6"
+        ("rank 0 at %s:%d has ended the exchange: it timed out after 1.5 s; missing ranks 1, 3-5"
+                + " of 6")
             .formatted(HOST, server.port()),
         RankThreads.failure(RendezvousException.class, two).getMessage());
   }
@@ -102,7 +103,7 @@ class TcpRendezvousTest extends TcpRanks {
   }
 
   @Test
-  void tcpOthersMissingIsNamedByTheRanksThatWait() throws Exception {
+  void waitingRanksNameOtherMissingRanks() throws Exception {
     TcpRendezvous server = server(4, LONG);
     FutureTask<UniqueId> zero = exchange(server);
     NcclTimeoutException late =
@@ -118,14 +119,14 @@ class TcpRendezvousTest extends TcpRanks {
     TcpRendezvous server = server(4, LONG);
     List<RankBackend> backends =
         List.of(RankBackend.NCCL, RankBackend.NCCL, RankBackend.REFERENCE, RankBackend.UNKNOWN);
-    RankThreads.assertMixed(
+    RankThreads.assertBackendMismatch(
         "rank 2 uses the reference backend and rank 0 NCCL;",
         backends,
         rank -> rank == 0 ? server : client(server, rank, LONG));
   }
 
   @Test
-  void tcpRankThatComesAfterTheRefusalIsRefusedToo() throws Exception {
+  void lateRankIsRejectedAfterABackendMismatch() throws Exception {
     TcpRendezvous server = server(3, LONG);
     FutureTask<UniqueId> zero =
         RankThreads.start(() -> server.exchange(RankThreads::newId, RankBackend.REFERENCE));
@@ -134,16 +135,16 @@ class TcpRendezvousTest extends TcpRanks {
         RendezvousException.class, () -> one.exchange(RankThreads::newId, RankBackend.NCCL));
     Thread.sleep(300);
     TcpRendezvous two = client(server, 2, LONG);
-    RendezvousException refused =
+    RendezvousException thrown =
         assertThrows(
             RendezvousException.class,
             () -> two.exchange(RankThreads::newId, RankBackend.REFERENCE));
-    assertTrue(refused.getMessage().contains("rank 1 uses NCCL"), refused.getMessage());
+    assertTrue(thrown.getMessage().contains("rank 1 uses NCCL"), thrown.getMessage());
     RankThreads.failure(RendezvousException.class, zero);
   }
 
   @Test
-  void othersSayThatRankZeroHasNotPublished() throws Exception {
+  void otherRanksReportThatRankZeroHasNotPublished() throws Exception {
     TcpRendezvous server = server(2, LONG);
     // Rank 0 listens, but has not called exchange.
     NcclTimeoutException silent =
@@ -152,7 +153,7 @@ class TcpRendezvousTest extends TcpRanks {
             () -> client(server, 1, SHORT).exchange(RankThreads::newId));
     assertTrue(
         silent.getMessage().contains("rank 0 has not published round 1"), silent.getMessage());
-    assertTrue(silent.getMessage().contains("rank 0 is not there yet"), silent.getMessage());
+    assertTrue(silent.getMessage().contains("which rank 0 has not reached"), silent.getMessage());
     server.close();
     NcclTimeoutException absent =
         assertThrows(
@@ -186,7 +187,7 @@ class TcpRendezvousTest extends TcpRanks {
   }
 
   @Test
-  void aServerThatAcceptsAndSaysNothingEndsAtTheDeadline() throws Exception {
+  void silentServerTimesOut() throws Exception {
     try (ServerSocket mute = new ServerSocket(0, 50, InetAddress.ofLiteral(HOST))) {
       TcpRendezvous one =
           TcpRendezvous.at(HOST, mute.getLocalPort(), SECRET, RankInfo.of(1, 2).withTimeout(SHORT));
@@ -197,7 +198,7 @@ class TcpRendezvousTest extends TcpRanks {
   }
 
   @Test
-  void aTakenPortIsNamed() throws Exception {
+  void portInUseIsNamed() throws Exception {
     TcpRendezvous server = server(2, LONG);
     RendezvousException taken =
         assertThrows(
@@ -208,7 +209,7 @@ class TcpRendezvousTest extends TcpRanks {
   }
 
   @Test
-  void anUnknownHostIsNamed() {
+  void unknownHostIsNamed() {
     TcpRendezvous one =
         TcpRendezvous.at(
             "no-such-host.invalid", 4711, SECRET, RankInfo.of(1, 2).withTimeout(SHORT));
@@ -219,7 +220,7 @@ class TcpRendezvousTest extends TcpRanks {
 
   @ParameterizedTest
   @ValueSource(ints = {0, 1})
-  void anInterruptEndsTheWaitAndIsKept(int rank) throws Exception {
+  void interruptEndsTheWaitAndIsPreserved(int rank) throws Exception {
     TcpRendezvous server = server(2, LONG);
     TcpRendezvous rendezvous = rank == 0 ? server : client(server, rank, LONG);
     FutureTask<Boolean> task =
@@ -237,7 +238,7 @@ class TcpRendezvousTest extends TcpRanks {
 
   @ParameterizedTest
   @ValueSource(ints = {0, 1})
-  void closingEndsTheWait(int rank) throws Exception {
+  void closeEndsTheWait(int rank) throws Exception {
     TcpRendezvous server = server(2, LONG);
     TcpRendezvous rendezvous = rank == 0 ? server : client(server, rank, LONG);
     FutureTask<UniqueId> task = exchange(rendezvous);
@@ -248,7 +249,7 @@ class TcpRendezvousTest extends TcpRanks {
   }
 
   @Test
-  void closingFreesThePortAtOnce() {
+  void closeFreesThePortAtOnce() {
     TcpRendezvous server = server(2, LONG);
     server.close();
     server.close();
@@ -260,7 +261,7 @@ class TcpRendezvousTest extends TcpRanks {
   }
 
   @Test
-  void withoutASecretOnlyLoopbackIsListenedTo() throws Exception {
+  void withoutSecretOnlyLoopbackIsUsed() throws Exception {
     RankInfo rankInfo = RankInfo.of(0, 2).withTimeout(LONG);
     try (TcpRendezvous server = TcpRendezvous.onLoopback(0, rankInfo);
         TcpRendezvous one =

@@ -12,7 +12,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.stream.Stream;
 
-/** A TCP store of PyTorch itself, in a process of its own. */
+/** PyTorch's own TCP store, in a separate process. */
 final class TorchProcess implements AutoCloseable {
   private final Process process;
   private final int port;
@@ -25,7 +25,7 @@ final class TorchProcess implements AutoCloseable {
   /** Starts a store, or skips the test where there is no PyTorch. */
   static TorchProcess store(boolean libuv) throws IOException {
     Optional<Path> python = python();
-    String missing = "no torchrun is on the PATH or was made by scripts/fetch-torchrun";
+    String missing = "torchrun is neither on the PATH nor installed by scripts/fetch-torchrun";
     boolean required = "1".equals(System.getenv("REQUIRE_LAUNCHERS"));
     assertTrue(python.isPresent() || !required, missing + " (REQUIRE_LAUNCHERS=1)");
     assumeTrue(python.isPresent(), missing);

@@ -24,13 +24,13 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.random.RandomGenerator;
 
 /**
- * What a rank takes from what listens at the port of torchrun's store. An input is all the answers,
- * one after the other; a request takes as many bytes of it as a true answer would have.
+ * Fuzzes what a rank receives from the port of torchrun's store. An input is the concatenation of
+ * all answers; a request consumes as many bytes as a correct answer would have.
  */
 final class TorchStoreFuzz implements FuzzTarget {
   private static final Duration TIMEOUT = Duration.ofMillis(100);
   private static final int VERSION = 2;
-  private static final int MOST_VALUE_BYTES = 1 << 16;
+  private static final int MAX_VALUE_BYTES = 1 << 16;
 
   private final int rank;
   private final ServerSocket listener;
@@ -47,7 +47,7 @@ final class TorchStoreFuzz implements FuzzTarget {
     return rank == 0 ? List.of(announced()) : List.of(answered(true), answered(false), endless());
   }
 
-  /** What rank 0 is answered: an announcement, then its receipt, and twice that a name is gone. */
+  /** Answers to rank 0: an announcement, its receipt, and the confirmations of two deletions. */
   private static Sample announced() throws IOException {
     return Sample.of(
         out -> {
@@ -64,7 +64,7 @@ final class TorchStoreFuzz implements FuzzTarget {
         });
   }
 
-  /** What another rank is answered: an id, or one that no backend can have made. */
+  /** Answers to another rank: a valid id, or an invalid one. */
   private static Sample answered(boolean valid) throws IOException {
     byte[] id = new byte[UniqueId.BYTES];
     id[0] = (byte) (valid ? 1 : 0);
@@ -85,14 +85,14 @@ final class TorchStoreFuzz implements FuzzTarget {
         });
   }
 
-  /** The longest value that a rank takes, which is sent byte by byte. */
+  /** The longest value that a rank accepts, sent byte by byte. */
   private static Sample endless() throws IOException {
     return Sample.of(
         out -> {
           out.writeInt(0);
           out.writeByte(0);
-          size(out, MOST_VALUE_BYTES);
-          out.write(new byte[MOST_VALUE_BYTES]);
+          size(out, MAX_VALUE_BYTES);
+          out.write(new byte[MAX_VALUE_BYTES]);
         });
   }
 
@@ -120,7 +120,7 @@ final class TorchStoreFuzz implements FuzzTarget {
       try (Socket client = listener.accept()) {
         serve(client, answers);
       } catch (IOException e) {
-        // The client has left, or the target was closed; the next one is another input's.
+        // The client has disconnected, or the target is closed; continue with the next input.
       }
     }
   }
@@ -144,17 +144,17 @@ final class TorchStoreFuzz implements FuzzTarget {
             case StoreStandIn.CHECK, StoreStandIn.WAIT -> {
               in.readLong();
               text(in);
-              yield say(client, take(left, 1), 1, random);
+              yield reply(client, take(left, 1), 1, random);
             }
             case StoreStandIn.DELETE_KEY -> {
               text(in);
-              yield say(client, take(left, Long.BYTES), Long.BYTES, random);
+              yield reply(client, take(left, Long.BYTES), Long.BYTES, random);
             }
-            default -> say(client, echo(in, take(left, Integer.BYTES)), Integer.BYTES, random);
+            default -> reply(client, echo(in, take(left, Integer.BYTES)), Integer.BYTES, random);
           };
     }
     if (random.nextInt(32) == 0) {
-      // Silent rather than gone.
+      // Stay silent rather than disconnect.
       in.read();
     }
   }
@@ -165,7 +165,7 @@ final class TorchStoreFuzz implements FuzzTarget {
     return bytes;
   }
 
-  /** Returns the number of a ping, changed where the answer has bits. */
+  /** Returns the number of a ping, XORed with the answer. */
   private static byte[] echo(DataInputStream in, byte[] change) throws IOException {
     byte[] number = in.readNBytes(Integer.BYTES);
     for (int i = 0; i < change.length; i++) {
@@ -183,25 +183,25 @@ final class TorchStoreFuzz implements FuzzTarget {
   private static boolean value(Socket client, ByteBuffer left, RandomGenerator random)
       throws IOException {
     byte[] size = take(left, Long.BYTES);
-    if (!say(client, size, Long.BYTES, random)) {
+    if (!reply(client, size, Long.BYTES, random)) {
       return false;
     }
     long length = ByteBuffer.wrap(size).order(ByteOrder.nativeOrder()).getLong();
     int count = Math.clamp(length, 0, left.remaining());
     byte[] value = take(left, count);
-    if (length == MOST_VALUE_BYTES) {
-      // So slowly that it takes far longer than the deadline, never so that a read times out.
+    if (length == MAX_VALUE_BYTES) {
+      // Slow enough to exceed the deadline by far, but no single read times out.
       for (byte each : value) {
         client.getOutputStream().write(each);
         LockSupport.parkNanos(50_000);
       }
       return true;
     }
-    return say(client, value, count, random);
+    return reply(client, value, count, random);
   }
 
-  private static boolean say(Socket client, byte[] bytes, int wanted, RandomGenerator random) {
-    return RawConnection.send(client, bytes, random) && bytes.length == wanted;
+  private static boolean reply(Socket client, byte[] bytes, int expected, RandomGenerator random) {
+    return RawConnection.send(client, bytes, random) && bytes.length == expected;
   }
 
   @Override

@@ -34,58 +34,58 @@ class TorchStoreRendezvousTest {
   private static final String HOST = "127.0.0.1";
   private static final Duration SHORT = Duration.ofSeconds(4);
 
-  /** What a rank that is there needs on a busy machine, and no more. */
+  /** Just enough for a rank that has arrived, on a busy machine. */
   private static final Duration ENOUGH = Duration.ofSeconds(12);
 
   private static final Duration LONG = Duration.ofSeconds(60);
   private static final Optional<Secret> NO_SECRET = Optional.empty();
   private static final Optional<Secret> SECRET = Optional.of(Secret.of("correct horse battery"));
 
-  private static TorchStoreRendezvous place(int port, int rank, int size, Duration timeout) {
+  private static TorchStoreRendezvous rendezvous(int port, int rank, int size, Duration timeout) {
     return TorchStoreRendezvous.at(
         HOST, port, NO_SECRET, RankInfo.of(rank, size).withTimeout(timeout));
   }
 
-  private static TorchStoreRendezvous place(int port, int rank, Optional<Secret> secret) {
+  private static TorchStoreRendezvous rendezvous(int port, int rank, Optional<Secret> secret) {
     return TorchStoreRendezvous.at(HOST, port, secret, RankInfo.of(rank, 2).withTimeout(LONG));
   }
 
-  private static FutureTask<UniqueId> exchange(Rendezvous place) {
-    return RankThreads.start(() -> place.exchange(RankThreads::newId));
+  private static FutureTask<UniqueId> exchange(Rendezvous rendezvous) {
+    return RankThreads.start(() -> rendezvous.exchange(RankThreads::newId));
   }
 
-  /** Starts what ends when the test does, or fails because of what the test looks at. */
+  /** Starts a task that ends with the test, or fails because of the failure under test. */
   private static void inBackground(Callable<?> work) {
     RankThreads.startThread(new FutureTask<>(work));
   }
 
-  private static void everyRankGetsTheIdsOfEachRound(int port) throws Exception {
-    RankThreads.exchange(2, 1, rank -> place(port, rank, 2, LONG));
-    // The same run again: what the first left must not be taken.
-    RankThreads.exchange(2, 2, rank -> place(port, rank, 2, LONG));
-    RankThreads.exchange(9, 3, rank -> place(port, rank, 9, LONG));
-    RankThreads.exchange(2, 3, rank -> place(port, rank, SECRET));
+  private static void assertAllRanksGetTheIdOfEachRound(int port) throws Exception {
+    RankThreads.exchange(2, 1, rank -> rendezvous(port, rank, 2, LONG));
+    // The same job id again: values left by the first run must not be used.
+    RankThreads.exchange(2, 2, rank -> rendezvous(port, rank, 2, LONG));
+    RankThreads.exchange(9, 3, rank -> rendezvous(port, rank, 9, LONG));
+    RankThreads.exchange(2, 3, rank -> rendezvous(port, rank, SECRET));
   }
 
   @ParameterizedTest
   @ValueSource(booleans = {true, false})
-  void everyRankGetsTheIdsOfEachRoundInAStoreOfPyTorch(boolean libuv) throws Exception {
+  void allRanksGetTheIdOfEachRoundInPyTorchsStore(boolean libuv) throws Exception {
     try (TorchProcess store = TorchProcess.store(libuv)) {
-      everyRankGetsTheIdsOfEachRound(store.port());
+      assertAllRanksGetTheIdOfEachRound(store.port());
     }
   }
 
   @Test
-  void everyRankGetsTheIdsOfEachRoundInTheStandIn() throws Exception {
+  void allRanksGetTheIdOfEachRoundInTheStandIn() throws Exception {
     try (StoreStandIn store = new StoreStandIn()) {
-      everyRankGetsTheIdsOfEachRound(store.port());
+      assertAllRanksGetTheIdOfEachRound(store.port());
     }
   }
 
   @Test
-  void ranksThatMeetLeaveNothingButAnEmptyValueEach() throws Exception {
+  void exchangeLeavesOnlyAnEmptyValuePerRank() throws Exception {
     try (StoreStandIn store = new StoreStandIn()) {
-      RankThreads.exchange(4, 1, rank -> place(store.port(), rank, 4, LONG));
+      RankThreads.exchange(4, 1, rank -> rendezvous(store.port(), rank, 4, LONG));
       String prefix = "nccl4j/" + Token.ofText("").toHex() + "/4 ranks/round 1/rank ";
       Map<String, byte[]> left = store.values();
       assertEquals(Set.of(prefix + 1, prefix + 2, prefix + 3), left.keySet());
@@ -93,59 +93,59 @@ class TorchStoreRendezvousTest {
     }
   }
 
-  /** Returns the token of the one announcement in a store, as it is in the names of values. */
+  /** Returns the token of the only announcement in a store, as used in keys. */
   private static String announcedToken(StoreStandIn store) {
     byte[] announced = store.values().values().iterator().next();
     return HexFormat.of().formatHex(announced, Integer.BYTES, Integer.BYTES + Token.BYTES);
   }
 
   @Test
-  void aRankThatIsStartedAgainIsAnsweredAnew() throws Exception {
+  void restartedRankGetsANewAnswer() throws Exception {
     try (StoreStandIn store = new StoreStandIn();
-        Rendezvous zero = place(store.port(), 0, 2, LONG);
-        Rendezvous dead = place(store.port(), 1, 2, LONG);
-        Rendezvous again = place(store.port(), 1, 2, LONG)) {
+        Rendezvous zero = rendezvous(store.port(), 0, 2, LONG);
+        Rendezvous dead = rendezvous(store.port(), 1, 2, LONG);
+        Rendezvous again = rendezvous(store.port(), 1, 2, LONG)) {
       FutureTask<UniqueId> killed = new FutureTask<>(() -> dead.exchange(RankThreads::newId));
       Thread thread = RankThreads.startThread(killed);
-      store.awaitName("rank 1");
+      store.awaitKey("rank 1");
       thread.interrupt();
       RankThreads.failure(RendezvousException.class, killed);
       String announced = announcedToken(store);
       FutureTask<UniqueId> made = exchange(zero);
-      store.awaitName("answer to " + announced);
+      store.awaitKey("answer to " + announced);
       assertEquals(again.exchange(RankThreads::newId), RankThreads.join(made));
     }
   }
 
   @Test
-  void anIdOfAGroupThatFailedIsTakenByNobody() throws Exception {
+  void idOfAFailedRunIsNotTaken() throws Exception {
     try (StoreStandIn store = new StoreStandIn()) {
       FutureTask<UniqueId> killed =
-          new FutureTask<>(() -> place(store.port(), 2, 3, LONG).exchange(RankThreads::newId));
+          new FutureTask<>(() -> rendezvous(store.port(), 2, 3, LONG).exchange(RankThreads::newId));
       Thread thread = RankThreads.startThread(killed);
-      store.awaitName("rank 2");
+      store.awaitKey("rank 2");
       thread.interrupt();
       RankThreads.failure(RendezvousException.class, killed);
-      FutureTask<UniqueId> early = exchange(place(store.port(), 1, 3, LONG));
-      store.awaitName("rank 1");
+      FutureTask<UniqueId> early = exchange(rendezvous(store.port(), 1, 3, LONG));
+      store.awaitKey("rank 1");
       UniqueId old = RankThreads.newId();
-      try (Rendezvous zero = place(store.port(), 0, 3, ENOUGH)) {
+      try (Rendezvous zero = rendezvous(store.port(), 0, 3, ENOUGH)) {
         NcclTimeoutException late =
             assertThrows(NcclTimeoutException.class, () -> zero.exchange(() -> old));
         String missing = "missing rank 2 of 3 (rank 2 announced, not confirmed) in round 1";
         assertTrue(late.getMessage().contains(missing), late.getMessage());
       }
       assertEquals(old, RankThreads.join(early));
-      RankThreads.exchange(3, 1, rank -> place(store.port(), rank, 3, LONG));
+      RankThreads.exchange(3, 1, rank -> rendezvous(store.port(), rank, 3, LONG));
     }
   }
 
   @Test
-  void ranksThatNeverComeAreNamed() throws Exception {
+  void missingRanksAreNamed() throws Exception {
     try (StoreStandIn store = new StoreStandIn();
-        Rendezvous zero = place(store.port(), 0, 4, ENOUGH)) {
-      FutureTask<UniqueId> one = exchange(place(store.port(), 1, 4, LONG));
-      store.awaitName("rank 1");
+        Rendezvous zero = rendezvous(store.port(), 0, 4, ENOUGH)) {
+      FutureTask<UniqueId> one = exchange(rendezvous(store.port(), 1, 4, LONG));
+      store.awaitKey("rank 1");
       NcclTimeoutException late =
           assertThrows(NcclTimeoutException.class, () -> zero.exchange(RankThreads::newId));
       String missing =
@@ -154,34 +154,34 @@ class TorchStoreRendezvousTest {
               + ":"
               + store.port();
       assertTrue(late.getMessage().contains(missing), late.getMessage());
-      assertFalse(one.isDone(), "no rank gets the id before all have come");
+      assertFalse(one.isDone(), "no rank gets the id before all have arrived");
       IllegalStateException used =
           assertThrows(IllegalStateException.class, () -> zero.exchange(RankThreads::newId));
-      assertTrue(used.getMessage().contains("all ranks must make a new one"), used.getMessage());
+      assertTrue(used.getMessage().contains("all ranks must create a new one"), used.getMessage());
     }
   }
 
   @Test
   void torchStoreDifferentBackendsFailOnEveryRank() throws Exception {
     try (StoreStandIn store = new StoreStandIn()) {
-      RankThreads.assertMixed(
+      RankThreads.assertBackendMismatch(
           "rank 2 uses the reference backend and rank 0 NCCL;",
           List.of(RankBackend.NCCL, RankBackend.NCCL, RankBackend.REFERENCE),
-          rank -> place(store.port(), rank, 3, LONG));
-      RankThreads.exchange(3, 1, rank -> place(store.port(), rank, 3, LONG));
+          rank -> rendezvous(store.port(), rank, 3, LONG));
+      RankThreads.exchange(3, 1, rank -> rendezvous(store.port(), rank, 3, LONG));
     }
   }
 
   @Test
-  void torchStoreMismatchIsNotHeldUpByMissingRanks() throws Exception {
+  void backendMismatchIsNotDelayedByMissingRanks() throws Exception {
     try (StoreStandIn store = new StoreStandIn()) {
       FutureTask<UniqueId> one =
           RankThreads.start(
               () ->
-                  place(store.port(), 1, 3, LONG)
+                  rendezvous(store.port(), 1, 3, LONG)
                       .exchange(RankThreads::newId, RankBackend.REFERENCE));
       long start = System.nanoTime();
-      try (TorchStoreRendezvous zero = place(store.port(), 0, 3, Duration.ofSeconds(40))) {
+      try (TorchStoreRendezvous zero = rendezvous(store.port(), 0, 3, Duration.ofSeconds(40))) {
         RendezvousException mixed =
             assertThrows(
                 RendezvousException.class,
@@ -195,47 +195,46 @@ class TorchStoreRendezvousTest {
     }
   }
 
-  /** What a round leaves, two forms without a version, and one as long as today's. */
+  /** An empty value, two formats without a version, and one as long as the current format. */
   @ParameterizedTest
   @ValueSource(ints = {0, 16, 20, 24})
   void announcementOfAnotherVersionIsNamed(int length) throws Exception {
     try (StoreStandIn store = new StoreStandIn();
-        Rendezvous zero = place(store.port(), 0, 2, SHORT)) {
+        Rendezvous zero = rendezvous(store.port(), 0, 2, SHORT)) {
       String name = "nccl4j/" + Token.ofText("").toHex() + "/2 ranks/round 1/rank 1";
       store.set(name, new byte[length]);
       NcclTimeoutException late =
           assertThrows(NcclTimeoutException.class, () -> zero.exchange(RankThreads::newId));
-      String version =
-          length == 0 ? "" : " (rank 1 announced in the form of another version of nccl4j)";
+      String version = length == 0 ? "" : " (rank 1 announced by another version of nccl4j)";
       String missing = "missing rank 1 of 2" + version + " in round 1 at the store";
       assertTrue(late.getMessage().contains(missing), late.getMessage());
     }
   }
 
   @Test
-  void torchStoreBackendOfARestartedRankIsNotCounted() throws Exception {
+  void backendOfARestartedRankIsIgnored() throws Exception {
     try (StoreStandIn store = new StoreStandIn();
-        TorchStoreRendezvous zero = place(store.port(), 0, 2, LONG);
-        TorchStoreRendezvous dead = place(store.port(), 1, 2, LONG);
-        TorchStoreRendezvous again = place(store.port(), 1, 2, LONG)) {
+        TorchStoreRendezvous zero = rendezvous(store.port(), 0, 2, LONG);
+        TorchStoreRendezvous dead = rendezvous(store.port(), 1, 2, LONG);
+        TorchStoreRendezvous again = rendezvous(store.port(), 1, 2, LONG)) {
       FutureTask<UniqueId> killed =
           new FutureTask<>(() -> dead.exchange(RankThreads::newId, RankBackend.REFERENCE));
       Thread thread = RankThreads.startThread(killed);
-      store.awaitName("rank 1");
+      store.awaitKey("rank 1");
       thread.interrupt();
       RankThreads.failure(RendezvousException.class, killed);
       String announced = announcedToken(store);
       FutureTask<UniqueId> made =
           RankThreads.start(() -> zero.exchange(RankThreads::newId, RankBackend.NCCL));
-      store.awaitName("answer to " + announced);
+      store.awaitKey("answer to " + announced);
       assertEquals(again.exchange(RankThreads::newId, RankBackend.NCCL), RankThreads.join(made));
     }
   }
 
   @Test
-  void aRankZeroThatNeverComesIsNamed() throws Exception {
+  void missingRankZeroIsNamed() throws Exception {
     try (StoreStandIn store = new StoreStandIn();
-        Rendezvous one = place(store.port(), 1, 2, SHORT)) {
+        Rendezvous one = rendezvous(store.port(), 1, 2, SHORT)) {
       NcclTimeoutException late =
           assertThrows(NcclTimeoutException.class, () -> one.exchange(RankThreads::newId));
       String missing = "rank 0 has not published round 1 in the store at " + HOST;
@@ -244,26 +243,26 @@ class TorchStoreRendezvousTest {
   }
 
   @Test
-  void aStoreMayComeLater() throws Exception {
+  void storeMayStartLater() throws Exception {
     int port;
     try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
       port = free.getLocalPort();
     }
-    FutureTask<UniqueId> one = exchange(place(port, 1, 2, LONG));
+    FutureTask<UniqueId> one = exchange(rendezvous(port, 1, 2, LONG));
     Thread.sleep(100);
     try (StoreStandIn store = new StoreStandIn(port)) {
-      UniqueId made = place(store.port(), 0, 2, LONG).exchange(RankThreads::newId);
+      UniqueId made = rendezvous(store.port(), 0, 2, LONG).exchange(RankThreads::newId);
       assertEquals(made, RankThreads.join(one));
     }
   }
 
-  /** Listens, and does so with each client. */
-  private static ServerSocket stranger(Behaviour behaviour) throws IOException {
+  /** Starts a service that handles each client in the given way. */
+  private static ServerSocket service(Behaviour behaviour) throws IOException {
     ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     inBackground(
         () -> {
           while (true) {
-            behaviour.meet(listener.accept());
+            behaviour.handle(listener.accept());
           }
         });
     return listener;
@@ -271,41 +270,41 @@ class TorchStoreRendezvousTest {
 
   @FunctionalInterface
   private interface Behaviour {
-    void meet(Socket client) throws IOException;
+    void handle(Socket client) throws IOException;
   }
 
   @ParameterizedTest
   @ValueSource(ints = {0, 1})
-  void whatIsNoStoreIsShown(int rank) throws Exception {
+  void otherServiceIsReported(int rank) throws Exception {
     byte[] greeting = "HTTP/1.1 400 Bad Request\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
-    try (ServerSocket web = stranger(client -> client.getOutputStream().write(greeting));
-        Rendezvous rendezvous = place(web.getLocalPort(), rank, 2, LONG)) {
-      RendezvousException refused =
+    try (ServerSocket web = service(client -> client.getOutputStream().write(greeting));
+        Rendezvous rendezvous = rendezvous(web.getLocalPort(), rank, 2, LONG)) {
+      RendezvousException thrown =
           assertThrows(RendezvousException.class, () -> rendezvous.exchange(RankThreads::newId));
       String where = "the store at " + HOST + ":" + web.getLocalPort() + " failed rank " + rank;
-      assertTrue(refused.getMessage().startsWith(where), refused.getMessage());
-      String read = "no store of PyTorch: asked for the ping ";
-      assertTrue(refused.getMessage().contains(read), refused.getMessage());
+      assertTrue(thrown.getMessage().startsWith(where), thrown.getMessage());
+      String read = "not a PyTorch store: asked for the ping ";
+      assertTrue(thrown.getMessage().contains(read), thrown.getMessage());
       assertTrue(
-          refused.getMessage().endsWith("it answered 'HTTP' (48 54 54 50)"), refused.getMessage());
+          thrown.getMessage().endsWith("it answered 'HTTP' (48 54 54 50)"), thrown.getMessage());
     }
   }
 
   @Test
-  void aStrangerThatClosesIsWaitedForUntilTheDeadline() throws Exception {
-    try (ServerSocket closing = stranger(Socket::close);
-        Rendezvous rendezvous = place(closing.getLocalPort(), 1, 2, SHORT)) {
+  void closedConnectionsAreRetriedUntilTheDeadline() throws Exception {
+    try (ServerSocket closing = service(Socket::close);
+        Rendezvous rendezvous = rendezvous(closing.getLocalPort(), 1, 2, SHORT)) {
       NcclTimeoutException late =
           assertThrows(NcclTimeoutException.class, () -> rendezvous.exchange(RankThreads::newId));
       String where = "the store at " + HOST + ":" + closing.getLocalPort() + " does not answer";
-      assertTrue(late.getMessage().contains(where + "; lastly: "), late.getMessage());
+      assertTrue(late.getMessage().contains(where + "; last problem: "), late.getMessage());
     }
   }
 
   @Test
-  void aStoreThatNeverAnswersIsWaitedForUntilTheDeadline() throws Exception {
-    try (ServerSocket silent = stranger(client -> {});
-        Rendezvous rendezvous = place(silent.getLocalPort(), 0, 2, SHORT)) {
+  void silentStoreTimesOut() throws Exception {
+    try (ServerSocket silent = service(client -> {});
+        Rendezvous rendezvous = rendezvous(silent.getLocalPort(), 0, 2, SHORT)) {
       NcclTimeoutException late =
           assertThrows(NcclTimeoutException.class, () -> rendezvous.exchange(RankThreads::newId));
       String where = "the store at " + HOST + ":" + silent.getLocalPort() + " does not answer";
@@ -324,26 +323,25 @@ class TorchStoreRendezvousTest {
           8  | 09 00 00 00 00 00 00 09 | 0 | how many of nccl4j/
           6  | 01                      | 1 | a wait for nccl4j/
           """)
-  void nonsenseLaterOnIsShownToo(int request, String bytes, int rank, String asked)
-      throws Exception {
+  void invalidAnswerIsReported(int request, String bytes, int rank, String asked) throws Exception {
     byte[] answer = HexFormat.ofDelimiter(" ").parseHex(bytes);
-    try (StoreStandIn store = new StoreStandIn().spoil(request, answer);
-        Rendezvous spoilt = place(store.port(), rank, 2, LONG);
-        Rendezvous other = place(store.port(), 1 - rank, 2, LONG)) {
+    try (StoreStandIn store = new StoreStandIn().override(request, answer);
+        Rendezvous overridden = rendezvous(store.port(), rank, 2, LONG);
+        Rendezvous other = rendezvous(store.port(), 1 - rank, 2, LONG)) {
       inBackground(() -> other.exchange(RankThreads::newId));
-      RendezvousException refused =
-          assertThrows(RendezvousException.class, () -> spoilt.exchange(RankThreads::newId));
-      assertTrue(refused.getMessage().contains("asked for " + asked), refused.getMessage());
-      assertTrue(refused.getMessage().endsWith("(" + bytes + ")"), refused.getMessage());
+      RendezvousException thrown =
+          assertThrows(RendezvousException.class, () -> overridden.exchange(RankThreads::newId));
+      assertTrue(thrown.getMessage().contains("asked for " + asked), thrown.getMessage());
+      assertTrue(thrown.getMessage().endsWith("(" + bytes + ")"), thrown.getMessage());
     }
   }
 
   @Test
-  void aStoreThatDiesEndsTheWait() throws Exception {
+  void storeFailureEndsTheWait() throws Exception {
     StoreStandIn store = new StoreStandIn();
-    try (Rendezvous one = place(store.port(), 1, 2, LONG)) {
+    try (Rendezvous one = rendezvous(store.port(), 1, 2, LONG)) {
       FutureTask<UniqueId> waiting = exchange(one);
-      store.awaitName("rank 1");
+      store.awaitKey("rank 1");
       store.close();
       RendezvousException lost = RankThreads.failure(RendezvousException.class, waiting);
       String where = "the store at " + HOST + ":" + store.port() + " failed rank 1: ";
@@ -352,11 +350,11 @@ class TorchStoreRendezvousTest {
   }
 
   @Test
-  void closingEndsAWait() throws Exception {
+  void closeEndsTheWait() throws Exception {
     try (StoreStandIn store = new StoreStandIn()) {
-      Rendezvous one = place(store.port(), 1, 2, LONG);
+      Rendezvous one = rendezvous(store.port(), 1, 2, LONG);
       FutureTask<UniqueId> waiting = exchange(one);
-      store.awaitName("rank 1");
+      store.awaitKey("rank 1");
       one.close();
       RendezvousException closed = RankThreads.failure(RendezvousException.class, waiting);
       assertTrue(closed.getMessage().contains("was closed while"), closed.getMessage());
@@ -364,9 +362,9 @@ class TorchStoreRendezvousTest {
   }
 
   @Test
-  void anInterruptEndsAWaitAndStays() throws Exception {
+  void interruptEndsTheWaitAndIsPreserved() throws Exception {
     try (StoreStandIn store = new StoreStandIn();
-        Rendezvous one = place(store.port(), 1, 2, LONG)) {
+        Rendezvous one = rendezvous(store.port(), 1, 2, LONG)) {
       FutureTask<Boolean> waiting =
           new FutureTask<>(
               () -> {
@@ -374,31 +372,31 @@ class TorchStoreRendezvousTest {
                 return Thread.currentThread().isInterrupted();
               });
       Thread thread = RankThreads.startThread(waiting);
-      store.awaitName("rank 1");
+      store.awaitKey("rank 1");
       thread.interrupt();
       assertTrue(RankThreads.join(waiting));
     }
   }
 
-  private static boolean inTheClear(UniqueId id, Collection<byte[]> values) {
+  private static boolean isPlaintext(UniqueId id, Collection<byte[]> values) {
     HexFormat hex = HexFormat.of();
     return values.stream().anyMatch(value -> hex.formatHex(value).contains(id.toHex()));
   }
 
   @ParameterizedTest
   @ValueSource(booleans = {true, false})
-  void aSecretHidesTheId(boolean secret) throws Exception {
+  void secretHidesTheId(boolean secret) throws Exception {
     try (StoreStandIn store = new StoreStandIn();
-        Rendezvous zero = place(store.port(), 0, secret ? SECRET : NO_SECRET);
-        Rendezvous one = place(store.port(), 1, secret ? SECRET : NO_SECRET)) {
+        Rendezvous zero = rendezvous(store.port(), 0, secret ? SECRET : NO_SECRET);
+        Rendezvous one = rendezvous(store.port(), 1, secret ? SECRET : NO_SECRET)) {
       UniqueId id = RankThreads.newId();
       FutureTask<UniqueId> stopped = exchange(one);
-      store.awaitName("rank 1");
-      // Rank 1 gets its own announcement back, so that the answer stays where it is.
-      store.spoil(StoreStandIn.GET, sized(store.values().values().iterator().next()));
+      store.awaitKey("rank 1");
+      // Rank 1 reads its own announcement instead, so that the answer stays in the store.
+      store.override(StoreStandIn.GET, sized(store.values().values().iterator().next()));
       inBackground(() -> zero.exchange(() -> id));
       RankThreads.failure(RendezvousException.class, stopped);
-      assertEquals(!secret, inTheClear(id, store.values().values()));
+      assertEquals(!secret, isPlaintext(id, store.values().values()));
     }
   }
 
@@ -410,29 +408,29 @@ class TorchStoreRendezvousTest {
   }
 
   @Test
-  void anotherSecretOpensNothing() throws Exception {
+  void wrongSecretCannotDecryptTheId() throws Exception {
     try (StoreStandIn store = new StoreStandIn();
-        Rendezvous zero = place(store.port(), 0, SECRET);
+        Rendezvous zero = rendezvous(store.port(), 0, SECRET);
         Rendezvous one =
-            place(store.port(), 1, Optional.of(Secret.of("incorrect horse battery")))) {
+            rendezvous(store.port(), 1, Optional.of(Secret.of("incorrect horse battery")))) {
       inBackground(() -> zero.exchange(RankThreads::newId));
-      RendezvousException refused =
+      RendezvousException thrown =
           assertThrows(RendezvousException.class, () -> one.exchange(RankThreads::newId));
-      assertTrue(refused.getMessage().contains("not sealed with the secret"), refused.getMessage());
+      assertTrue(thrown.getMessage().contains("not sealed with the secret"), thrown.getMessage());
     }
   }
 
   @ParameterizedTest
-  @CsvSource({"0, are no sealed id", "1, which rank 1 cannot open"})
-  void aSecretOfOneRankAloneIsNamed(int without, String says) throws Exception {
+  @CsvSource({"0, are not a sealed id", "1, which rank 1 cannot decrypt"})
+  void secretOnOneRankOnlyIsReported(int without, String says) throws Exception {
     try (StoreStandIn store = new StoreStandIn();
-        Rendezvous zero = place(store.port(), 0, without == 0 ? NO_SECRET : SECRET);
-        Rendezvous one = place(store.port(), 1, without == 1 ? NO_SECRET : SECRET)) {
+        Rendezvous zero = rendezvous(store.port(), 0, without == 0 ? NO_SECRET : SECRET);
+        Rendezvous one = rendezvous(store.port(), 1, without == 1 ? NO_SECRET : SECRET)) {
       inBackground(() -> zero.exchange(RankThreads::newId));
-      RendezvousException refused =
+      RendezvousException thrown =
           assertThrows(RendezvousException.class, () -> one.exchange(RankThreads::newId));
-      assertTrue(refused.getMessage().contains(says), refused.getMessage());
-      assertTrue(refused.getMessage().contains("NCCL4J_SECRET"), refused.getMessage());
+      assertTrue(thrown.getMessage().contains(says), thrown.getMessage());
+      assertTrue(thrown.getMessage().contains("NCCL4J_SECRET"), thrown.getMessage());
     }
   }
 
@@ -442,7 +440,7 @@ class TorchStoreRendezvousTest {
     "h, 0, port is 0; it must be from 1 to 65535",
     "h, 65536, port is 65536; it must be from 1 to 65535"
   })
-  void badPlacesAreRefused(String host, int port, String message) {
+  void invalidAddressesAreRejected(String host, int port, String message) {
     RankInfo rankInfo = RankInfo.of(0, 2);
     assertEquals(
         message,
@@ -453,9 +451,9 @@ class TorchStoreRendezvousTest {
   }
 
   @Test
-  void ranksOfOneTorchrunMeetInTheStoreOfItsAgent() throws Exception {
+  void torchrunRanksUseTheAgentsStore() throws Exception {
     try (StoreStandIn store = new StoreStandIn()) {
-      // Each agent counts its own restarts, and not those that another asked for.
+      // Each agent counts its own restarts only, so the counts differ.
       RankThreads.exchange(
           2,
           2,

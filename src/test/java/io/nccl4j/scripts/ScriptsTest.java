@@ -18,9 +18,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.FieldSource;
 
 /**
- * Each script answers {@code --help}, and refuses what it does not know, in a copy of the
- * repository's scripts that has nothing else: what they would need is not needed for that, and what
- * they would write would be seen.
+ * Tests that each script answers {@code --help} and refuses unknown arguments. The scripts run in a
+ * copy that contains nothing else, which shows that they then need no other file and write none.
  */
 class ScriptsTest {
   private static final Path ROOT = Path.of(System.getProperty("basedir", "."));
@@ -38,9 +37,9 @@ class ScriptsTest {
           "scripts/test-summary",
           "src/test/native/build",
           "src/test/native/prepare");
-  // What this does not know is Maven's.
+  // It passes unknown arguments to Maven.
   private static final String TEST = "scripts/test";
-  // They hand their arguments to a Java program, which the examples' own tests ask.
+  // They pass their arguments to a Java program, which the tests of the examples check.
   private static final Set<String> PROGRAMS =
       Set.of(
           "scripts/all-reduce-perf",
@@ -61,14 +60,14 @@ class ScriptsTest {
   @TempDir private Path copy;
   @TempDir private Path temp;
 
-  /** What a script has answered. */
-  private record Answer(int status, String output, String errors) {}
+  /** The result of running a script. */
+  private record Result(int status, String output, String errors) {}
 
   @BeforeEach
   void copyScripts() throws IOException {
-    for (String folder : List.of("scripts", "src/test/native")) {
-      Files.createDirectories(copy.resolve(folder));
-      for (Path file : filesIn(folder)) {
+    for (String directory : List.of("scripts", "src/test/native")) {
+      Files.createDirectories(copy.resolve(directory));
+      for (Path file : filesIn(directory)) {
         Path target = copy.resolve(ROOT.relativize(file));
         Files.copy(file, target);
         assertTrue(target.toFile().setExecutable(Files.isExecutable(file)));
@@ -76,59 +75,59 @@ class ScriptsTest {
     }
   }
 
-  private static List<Path> filesIn(String folder) throws IOException {
-    try (Stream<Path> all = Files.list(ROOT.resolve(folder))) {
+  private static List<Path> filesIn(String directory) throws IOException {
+    try (Stream<Path> all = Files.list(ROOT.resolve(directory))) {
       return all.filter(Files::isRegularFile).toList();
     }
   }
 
   @Test
-  void everyScriptIsKnownHere() throws IOException {
-    Set<String> known = new TreeSet<>(SCRIPTS);
-    known.addAll(PROGRAMS);
-    known.add(TEST);
-    Set<String> there = new TreeSet<>();
-    for (String folder : List.of("scripts", "src/test/native")) {
-      filesIn(folder).stream()
+  void everyScriptIsListed() throws IOException {
+    Set<String> listed = new TreeSet<>(SCRIPTS);
+    listed.addAll(PROGRAMS);
+    listed.add(TEST);
+    Set<String> existing = new TreeSet<>();
+    for (String directory : List.of("scripts", "src/test/native")) {
+      filesIn(directory).stream()
           .filter(Files::isExecutable)
-          .forEach(file -> there.add(ROOT.relativize(file).toString()));
+          .forEach(file -> existing.add(ROOT.relativize(file).toString()));
     }
-    assertEquals(known, there);
+    assertEquals(listed, existing);
   }
 
   @ParameterizedTest
   @FieldSource("SCRIPTS")
-  void helpSaysHowItIsUsedAndTouchesNothing(String script) throws Exception {
-    assertHelps(script);
+  void helpPrintsUsageAndWritesNoFiles(String script) throws Exception {
+    assertPrintsUsage(script);
   }
 
   @Test
-  void theTestScriptHelpsToo() throws Exception {
-    assertHelps(TEST);
+  void testScriptPrintsUsage() throws Exception {
+    assertPrintsUsage(TEST);
   }
 
-  private void assertHelps(String script) throws Exception {
+  private void assertPrintsUsage(String script) throws Exception {
     Set<String> before = tree();
     for (String option : List.of("--help", "-h")) {
-      Answer answer = run(script, option);
-      assertEquals(0, answer.status(), answer::errors);
-      assertTrue(answer.output().startsWith("usage: " + script), answer::output);
-      assertEquals("", answer.errors());
+      Result result = run(script, option);
+      assertEquals(0, result.status(), result::errors);
+      assertTrue(result.output().startsWith("usage: " + script), result::output);
+      assertEquals("", result.errors());
     }
     assertEquals(before, tree());
   }
 
   @ParameterizedTest
   @FieldSource("SCRIPTS")
-  void whatItDoesNotKnowIsRefusedByNameAndTouchesNothing(String script) throws Exception {
+  void unknownArgumentIsNamedAndWritesNoFiles(String script) throws Exception {
     Set<String> before = tree();
-    Answer answer = run(script, "--no-such-option");
-    assertEquals(2, answer.status(), answer::errors);
-    assertEquals("", answer.output());
+    Result result = run(script, "--no-such-option");
+    assertEquals(2, result.status(), result::errors);
+    assertEquals("", result.output());
     String name = script.substring(script.lastIndexOf('/') + 1);
     assertTrue(
-        answer.errors().startsWith(name + ": unknown argument: --no-such-option"), answer::errors);
-    assertTrue(answer.errors().contains("usage: " + script), answer::errors);
+        result.errors().startsWith(name + ": unknown argument: --no-such-option"), result::errors);
+    assertTrue(result.errors().contains("usage: " + script), result::errors);
     assertEquals(before, tree());
   }
 
@@ -142,7 +141,7 @@ class ScriptsTest {
     return tree;
   }
 
-  private Answer run(String script, String argument) throws IOException, InterruptedException {
+  private Result run(String script, String argument) throws IOException, InterruptedException {
     Path output = temp.resolve("output");
     Path errors = temp.resolve("errors");
     Process process =
@@ -154,6 +153,6 @@ class ScriptsTest {
     if (!process.waitFor(1, TimeUnit.MINUTES)) {
       process.destroyForcibly();
     }
-    return new Answer(process.waitFor(), Files.readString(output), Files.readString(errors));
+    return new Result(process.waitFor(), Files.readString(output), Files.readString(errors));
   }
 }

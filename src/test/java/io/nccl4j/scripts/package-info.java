@@ -1,4 +1,2 @@
-/**
- * What a person runs, {@code scripts/}: that it says what it is for, and refuses what it is not.
- */
+/** Tests of the command-line interface of {@code scripts/}. */
 package io.nccl4j.scripts;

@@ -14,27 +14,27 @@ import java.time.Duration;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** A rank that does not come is named to those that wait for it. */
+/** Ranks that wait for a missing rank throw an exception that names it. */
 class AbsentRankTest {
-  private static final CommunicatorConfig IMPATIENT =
+  private static final CommunicatorConfig SHORT_TIMEOUT =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(1));
 
-  /** What one rank does while rank 1 of two does nothing. */
+  /** The work of rank 0 while rank 1 of 2 does nothing. */
   private interface Body {
     void run(Communicator comm, List<Parameter> parameters, Stream stream);
   }
 
-  private static void whileRankOneIsAway(Body body) {
+  private static void assertNamesRankOne(Body body) {
     try (Backend backend = Backend.reference(2)) {
-      List<Communicator> ranks = backend.newCommunicators(IMPATIENT, 0, 1);
+      List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT);
       try (Stream stream = backend.newStream(0);
           Buffer value = backend.newBuffer(0, DataType.FLOAT32, 4)) {
-        String told =
+        String message =
             assertThrows(
                     NcclTimeoutException.class,
                     () -> body.run(ranks.getFirst(), List.of(Parameter.of("w", value)), stream))
                 .getMessage();
-        assertTrue(told.contains("rank 1 did not call allGather"), told);
+        assertTrue(message.contains("rank 1 did not call allGather"), message);
       } finally {
         ranks.forEach(Communicator::abort);
       }
@@ -42,15 +42,15 @@ class AbsentRankTest {
   }
 
   @Test
-  void whoMakesAGradientReducerIsToldWhichRankDoesNot() {
-    whileRankOneIsAway(
+  void gradientReducerNamesTheMissingRank() {
+    assertNamesRankOne(
         (comm, parameters, stream) ->
             GradientReducer.open(comm, parameters, ReducerConfig.defaults(), stream));
   }
 
   @Test
-  void whoMakesAShardedReducerIsToldWhichRankDoesNot() {
-    whileRankOneIsAway(
+  void shardedReducerNamesTheMissingRank() {
+    assertNamesRankOne(
         (comm, parameters, stream) ->
             ShardedReducer.open(comm, parameters, ReducerConfig.defaults(), stream));
   }

@@ -20,9 +20,9 @@ class BucketPlanTest {
 
   private final List<Parameter> parameters = new ArrayList<>();
 
-  /** Registers one more parameter, "p0" and on. */
+  /** Registers another parameter, named "p0", "p1" and so on. */
   private BucketPlanTest add(DataType type, long count) {
-    // Addresses that nobody reads or writes.
+    // The address is never accessed.
     parameters.add(
         Parameter.of("p" + parameters.size(), Buffer.ofDeviceAddress(1L << 20, type, count, 0)));
     return this;
@@ -33,7 +33,7 @@ class BucketPlanTest {
   }
 
   @Test
-  void theLastParametersComeFirstAndTheFirstBucketIsSmaller() {
+  void lastParametersAreFirstAndFirstBucketIsSmaller() {
     for (int i = 0; i < 7; i++) {
       add(FLOAT32, 8);
     }
@@ -47,7 +47,7 @@ class BucketPlanTest {
   }
 
   @Test
-  void aBucketIsFullOnceItHasItsBytesNotBefore() {
+  void bucketIsFullOnlyAtItsByteLimit() {
     add(FLOAT32, 1000).add(FLOAT32, 4).add(FLOAT32, 8).add(FLOAT32, 4);
     assertEquals(
         List.of("bucket 0, FLOAT32 x 4: p3", "bucket 1, FLOAT32 x 1012: p2, p1, p0"),
@@ -55,7 +55,7 @@ class BucketPlanTest {
   }
 
   @Test
-  void aGradientLargerThanABucketHasOneThatLarge() {
+  void oversizedGradientGetsAnOversizedBucket() {
     add(FLOAT32, 8).add(FLOAT32, 1000).add(FLOAT32, 1000);
     assertEquals(
         List.of(
@@ -66,7 +66,7 @@ class BucketPlanTest {
   }
 
   @Test
-  void withTheDefaultsTheFirstBucketHasAMebibyteAndTheNext25() {
+  void defaultBucketsAre1And25Mebibytes() {
     for (int i = 0; i < 60; i++) {
       add(FLOAT32, 1 << 18);
     }
@@ -77,7 +77,7 @@ class BucketPlanTest {
   }
 
   @Test
-  void eachTypeHasBucketsOfItsOwnInTheOrderInWhichTheyBecomeComplete() {
+  void typesHaveSeparateBucketsInCompletionOrder() {
     add(FLOAT32, 4).add(BFLOAT16, 8).add(FLOAT32, 16).add(BFLOAT16, 8).add(FLOAT32, 4);
     assertEquals(
         List.of(
@@ -93,7 +93,7 @@ class BucketPlanTest {
   }
 
   @Test
-  void everyGradientBeginsAtAMultipleOf16Bytes() {
+  void gradientsAreAlignedTo16Bytes() {
     add(FLOAT32, 3).add(FLOAT32, 5).add(FLOAT32, 1);
     add(BFLOAT16, 3).add(BFLOAT16, 9).add(FLOAT64, 1).add(FLOAT64, 1);
     List<Bucket> buckets = BucketPlan.divide(parameters, ReducerConfig.defaults(), 1);
@@ -106,14 +106,14 @@ class BucketPlanTest {
   }
 
   @Test
-  void emptyGradientsTakeNoRoom() {
+  void emptyGradientsTakeNoSpace() {
     add(FLOAT32, 0).add(FLOAT32, 4).add(FLOAT32, 0);
     assertEquals(
         List.of("bucket 0, FLOAT32 x 4: p2, p1", "bucket 1, FLOAT32 x 0: p0"), buckets(SMALL, 1));
   }
 
   @Test
-  void shardsAreOfOneSizeEachAMultipleOf16Bytes() {
+  void shardsHaveEqualSizesAlignedTo16Bytes() {
     add(FLOAT32, 5).add(BFLOAT16, 3);
     assertEquals(
         List.of("bucket 0, BFLOAT16 x 24: p1", "bucket 1, FLOAT32 x 12: p0"),
@@ -121,7 +121,7 @@ class BucketPlanTest {
   }
 
   @Test
-  void everyGradientIsInOneBucketAndNoTwoOverlap() {
+  void gradientsAreInOneBucketEachAndDoNotOverlap() {
     long seed = Long.getLong("test.seed", System.nanoTime() & 0xFFFF_FFFFL);
     SplittableRandom random = new SplittableRandom(seed);
     List<DataType> types = List.of(FLOAT32, BFLOAT16, FLOAT64);
@@ -145,16 +145,16 @@ class BucketPlanTest {
 
   private void checkBucket(Bucket bucket, int shards, String seed) {
     long end = 0;
-    List<Integer> places = new ArrayList<>();
+    List<Integer> positions = new ArrayList<>();
     for (Bucket.Slot slot : bucket.slots()) {
       assertTrue(slot.offset() >= end, seed);
       assertEquals(bucket.type(), slot.parameter().value().type(), seed);
       end = slot.offset() + slot.parameter().value().count();
-      places.add(-parameters.indexOf(slot.parameter()));
+      positions.add(-parameters.indexOf(slot.parameter()));
     }
     assertTrue(end <= bucket.count(), seed);
     assertEquals(0, bucket.count() % shards, seed);
-    assertEquals(places.stream().sorted().toList(), places, "last registered first, " + seed);
-    assertTrue(Collections.frequency(places, places.getFirst()) == 1, seed);
+    assertEquals(positions.stream().sorted().toList(), positions, "last registered first, " + seed);
+    assertTrue(Collections.frequency(positions, positions.getFirst()) == 1, seed);
   }
 }

@@ -17,8 +17,8 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * What a step of a reducer leaves for the garbage collector once a program is in its stride: what
- * the same calls of streams, buffers and the communicator leave without it, and nothing more.
+ * In the steady state a step of a reducer allocates no more Java heap than the same calls of
+ * streams, buffers and the communicator without a reducer.
  */
 class ReducerSteadyStateTest {
   private static final int STEPS = 2000;
@@ -54,19 +54,19 @@ class ReducerSteadyStateTest {
   }
 
   @Test
-  void aStepWithWholeGradientsAllocatesWhatItsCallsDo() {
+  void gradientReducerStepAllocatesOnlyWhatItsCallsDo() {
     try (GradientReducer reducer =
         GradientReducer.open(comm, parameters, ReducerConfig.defaults(), stream)) {
-      checkAsMuch(() -> reduce(reducer), this::reduceByHand);
+      assertAllocatesNoMore(() -> reduce(reducer), this::reduceByHand);
     }
   }
 
   @Test
-  void aStepWithShardsAllocatesWhatItsCallsDo() {
+  void shardedReducerStepAllocatesOnlyWhatItsCallsDo() {
     try (ShardedReducer reducer =
         ShardedReducer.open(comm, parameters, ReducerConfig.defaults(), stream)) {
       Buffer shard = reducer.shards().getFirst().values();
-      checkAsMuch(
+      assertAllocatesNoMore(
           () -> {
             reduce(reducer);
             reducer.gatherParameters(stream);
@@ -107,9 +107,9 @@ class ReducerSteadyStateTest {
     pass(second, handOver, stream);
   }
 
-  private void checkAsMuch(Runnable step, Runnable byHand) {
+  private void assertAllocatesNoMore(Runnable step, Runnable byHand) {
     long more = Long.MAX_VALUE;
-    // The interpreter's last objects come to an end some time.
+    // Allocations by the interpreter stop after some attempts.
     for (int attempt = 0; attempt < 20 && more >= STEPS; attempt++) {
       more = allocated(step) - allocated(byHand);
     }
@@ -117,13 +117,13 @@ class ReducerSteadyStateTest {
     assertTrue(more < STEPS, () -> found + " bytes more in " + STEPS + " steps");
   }
 
-  /** Returns how many bytes this thread allocates in many steps. */
+  /** Returns the bytes that this thread allocates in {@link #STEPS} steps. */
   private long allocated(Runnable step) {
     long before = THREADS.getCurrentThreadAllocatedBytes();
     for (int i = 0; i < STEPS; i++) {
       step.run();
       if (i % 50 == 49) {
-        // The queue stays short, as a program's does.
+        // Keeps the queue short, as in a real program.
         stream.synchronize();
       }
     }

@@ -9,7 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** What was made is given back, whatever fails on the way. */
+/** All resources are closed, even if some fail to close. */
 class ResourcesTest {
   private final List<String> closed = new ArrayList<>();
   private final OwnedResources resources = new OwnedResources();
@@ -29,7 +29,7 @@ class ResourcesTest {
   }
 
   @Test
-  void everythingIsGivenBackOnceInReverseOrder() {
+  void resourcesAreClosedOnceInReverseOrder() {
     add("stream", null);
     add("event", null);
     add("buffer", null);
@@ -39,7 +39,7 @@ class ResourcesTest {
   }
 
   @Test
-  void theFirstFailureComesOutAndKeepsTheLaterOnesWhateverTheirKind() {
+  void firstFailureIsThrownWithLaterOnesSuppressed() {
     RuntimeException last = new IllegalStateException("stream");
     Error first = new OutOfMemoryError("buffer");
     add("stream", last);
@@ -51,7 +51,7 @@ class ResourcesTest {
   }
 
   @Test
-  void oneFailureOfSeveralResourcesIsNoReasonToStop() {
+  void sameFailureOfSeveralResourcesIsThrownOnce() {
     RuntimeException gone = new IllegalStateException("device is gone");
     add("stream", gone);
     add("event", gone);
@@ -62,7 +62,7 @@ class ResourcesTest {
   }
 
   @Test
-  void howeverManyFailTheRestIsGivenBack() {
+  void remainingResourcesAreClosedAfterManyFailures() {
     int many = 50_000;
     for (int i = 0; i < many; i++) {
       add("event", new IllegalStateException("event " + i));
@@ -73,13 +73,13 @@ class ResourcesTest {
   }
 
   @Test
-  void theCauseOfTheClosingKeepsWhatFailsInIt() {
-    RuntimeException refused = new IllegalStateException("pending");
+  void closeAfterSuppressesFailuresInTheCause() {
+    RuntimeException failure = new IllegalStateException("pending");
     Error cause = new StackOverflowError();
     add("stream", null);
-    add("buffer", refused);
+    add("buffer", failure);
     resources.closeAfter(cause);
-    assertArrayEquals(new Throwable[] {refused}, cause.getSuppressed());
+    assertArrayEquals(new Throwable[] {failure}, cause.getSuppressed());
     assertEquals(List.of("buffer", "stream"), closed);
   }
 }

@@ -26,7 +26,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 
-/** The training loop that docs/guides/training.md shows, as it runs. */
+/** Runs the training loop shown in docs/guides/training.md. */
 class TrainWithItTest {
   private static final String BEGIN = "// guide: begin";
   private static final String END = "// guide: end";
@@ -36,7 +36,7 @@ class TrainWithItTest {
 
   private static final int EPOCHS = 100;
 
-  /** The model and what stands for a framework's kernels: arithmetic on the host. */
+  /** The model; arithmetic on the host stands for a framework's kernels. */
   private static final class Model {
     private final Buffer weight;
     private final Buffer bias;
@@ -97,7 +97,7 @@ class TrainWithItTest {
   }
 
   @Test
-  void everyRankLearnsTheLineThatAllSamplesAreOn() throws Exception {
+  void everyRankLearnsTheLine() throws Exception {
     int size = 2;
     List<FutureTask<List<Float>>> ranks = new ArrayList<>();
     try (Backend backend = Backend.reference(size)) {
@@ -116,18 +116,18 @@ class TrainWithItTest {
   }
 
   private static List<Float> learned(Backend backend, UniqueId id, int size, int rank) {
-    float[] mine = new float[SAMPLES.length * EPOCHS / size];
-    for (int i = 0; i < mine.length; i++) {
-      mine[i] = SAMPLES[(i * size + rank) % SAMPLES.length];
+    float[] own = new float[SAMPLES.length * EPOCHS / size];
+    for (int i = 0; i < own.length; i++) {
+      own[i] = SAMPLES[(i * size + rank) % SAMPLES.length];
     }
     try (Communicator comm =
             backend.newCommunicator(id, size, rank, CommunicatorConfig.defaults());
         Stream stream = comm.newStream()) {
       Model model = new Model(comm);
-      // What rank 0 begins with is what all begin with.
+      // All ranks start from rank 0's values.
       set(model.weight, 0.5f - 100 * rank, stream);
       set(model.bias, -0.5f + 100 * rank, stream);
-      train(comm, stream, model, mine);
+      train(comm, stream, model, own);
       List<Float> line = List.of(get(model.weight, stream), get(model.bias, stream));
       model.close();
       return line;
@@ -135,7 +135,7 @@ class TrainWithItTest {
   }
 
   @Test
-  void theLoopEndsWithWhatIsWrongWhenTheOtherRankAborts() throws Exception {
+  void loopFailsWhenTheOtherRankAborts() throws Exception {
     List<FutureTask<Void>> ranks = new ArrayList<>();
     try (Backend backend = Backend.reference(2)) {
       UniqueId id = backend.newUniqueId();

@@ -7,9 +7,9 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.RankThreads;
 
-/** Two ranks of the reference, in threads of this process, for the tests of each adapter. */
+/** Runs two ranks of the reference backend in threads of this process, for the adapters' tests. */
 public final class TwoRanks {
-  /** What a rank does. */
+  /** The program of a rank. */
   public interface Body {
     void run(Communicator comm, Stream stream) throws Exception;
   }
@@ -20,7 +20,7 @@ public final class TwoRanks {
     run(2, body);
   }
 
-  /** Runs a body on one rank alone. */
+  /** Runs a body on a single rank. */
   public static void one(Body body) {
     run(1, body);
   }

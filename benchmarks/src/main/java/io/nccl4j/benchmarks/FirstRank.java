@@ -3,7 +3,6 @@ package io.nccl4j.benchmarks;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Stream;
 import io.nccl4j.cuda.CudaStream;
@@ -45,7 +44,7 @@ public abstract class FirstRank {
   @Setup
   public void open() {
     backend = Backend.nccl();
-    List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(0, 1);
     communicator = ranks.get(0);
     other = ranks.get(1);
     stream = communicator.newStream();

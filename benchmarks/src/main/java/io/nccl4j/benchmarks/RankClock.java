@@ -3,7 +3,6 @@ package io.nccl4j.benchmarks;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -37,7 +36,7 @@ final class RankClock implements AutoCloseable {
             Executors.newThreadPerTaskExecutor(
                 Thread.ofPlatform().daemon().name("rank-", 0).factory()));
     backend
-        .newCommunicators(CommunicatorConfig.defaults(), IntStream.range(0, ranks).toArray())
+        .newCommunicators(IntStream.range(0, ranks).toArray())
         .forEach(communicator -> running.submit(() -> work.accept(communicator), null));
     for (int rank = 0; rank < ranks; rank++) {
       // In order of completion: a failed rank leaves the others waiting.

@@ -290,7 +290,7 @@ abstract class ArgumentsContract {
       refused(message, () -> backend.newStream(device));
       refused(message, () -> backend.newEvent(device));
       refused(message, () -> backend.newBuffer(device, DataType.INT8, 1));
-      refused(message, () -> backend.newCommunicators(underTest().config(), 0, device));
+      refused(message, () -> backend.newCommunicators(new int[] {0, device}, underTest().config()));
     }
     UniqueId id = backend.newUniqueId();
     refused(
@@ -302,7 +302,7 @@ abstract class ArgumentsContract {
   void emptyDeviceListIsRefused() {
     refused(
         "devices is empty; there must be one for each rank",
-        () -> ranks.backend().newCommunicators(underTest().config()));
+        () -> ranks.backend().newCommunicators(new int[0], underTest().config()));
   }
 
   @Test
@@ -317,7 +317,7 @@ abstract class ArgumentsContract {
         "streams has a null element, at index 1",
         () -> Graph.capture(Arrays.asList(stream, null), () -> {}));
     nullRefused("streams", () -> Graph.capture((List<Stream>) null, () -> {}));
-    nullRefused("devices", () -> ranks.backend().newCommunicators(config, (int[]) null));
+    nullRefused("devices", () -> ranks.backend().newCommunicators(null, config));
   }
 
   private Buffer ints(int count) {

@@ -74,13 +74,11 @@ abstract class ArrayCopiesContract {
       assertEquals(
           "source has 12 bytes; " + floats + " has 16",
           assertThrows(
-                  IllegalArgumentException.class,
-                  () -> floats.copyFromAsync(new float[3], stream))
+                  IllegalArgumentException.class, () -> floats.copyFromAsync(new float[3], stream))
               .getMessage());
       assertEquals(
           "target has 20 bytes; " + floats + " has 16",
-          assertThrows(
-                  IllegalArgumentException.class, () -> floats.copyTo(new float[5], stream))
+          assertThrows(IllegalArgumentException.class, () -> floats.copyTo(new float[5], stream))
               .getMessage());
     }
   }

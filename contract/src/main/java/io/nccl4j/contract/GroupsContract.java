@@ -11,6 +11,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorList;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
@@ -106,13 +107,29 @@ abstract class GroupsContract {
       for (int rank = 0; rank < n; rank++) {
         devices[rank] = rank % backend.devices().size();
       }
-      List<Communicator> created = backend.newCommunicators(underTest().config(), devices);
+      List<Communicator> created = backend.newCommunicators(devices, underTest().config());
       assertEquals(n, created.size());
       for (int rank = 0; rank < n; rank++) {
         assertEquals(rank, created.get(rank).rank());
         assertEquals(devices[rank], created.get(rank).device());
       }
       RankThreads.run(n, rank -> created.get(rank).close());
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void communicatorListClosesAllRanks(int n) {
+    ProcessRank.assumeNone(n);
+    try (Backend backend = underTest().open(n)) {
+      int[] devices = IntStream.range(0, n).map(rank -> rank % backend.devices().size()).toArray();
+      CommunicatorList comms = backend.newCommunicators(devices, underTest().config());
+      try (comms) {
+        assertEquals(n, comms.size());
+        assertThrows(UnsupportedOperationException.class, () -> comms.remove(0));
+      }
+      assertTrue(comms.stream().noneMatch(Communicator::isOpen));
+      comms.close();
     }
   }
 
@@ -362,7 +379,7 @@ abstract class GroupsContract {
     try (Backend backend = underTest().open(1)) {
       assertThrows(
           IllegalStateException.class,
-          () -> Group.run(() -> backend.newCommunicators(underTest().config(), 0)));
+          () -> Group.run(() -> backend.newCommunicators(new int[] {0}, underTest().config())));
     }
   }
 
@@ -470,7 +487,8 @@ abstract class GroupsContract {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Backend backend = underTest().open(2)) {
       List<Communicator> ranks =
-          backend.newCommunicators(underTest().config(), 0, 1 % backend.devices().size());
+          backend.newCommunicators(
+              new int[] {0, 1 % backend.devices().size()}, underTest().config());
       List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
       try {
         body.accept(ranks, streams);

@@ -245,7 +245,8 @@ abstract class LifecycleContract {
     refused("backend is closed", () -> backend.newEvent(0));
     refused("backend is closed", () -> backend.newBuffer(0, DataType.INT8, 1));
     refused("backend is closed", () -> backend.newPinnedBuffer(DataType.INT8, 1));
-    refused("backend is closed", () -> backend.newCommunicators(underTest().config(), 0));
+    refused(
+        "backend is closed", () -> backend.newCommunicators(new int[] {0}, underTest().config()));
     refused("backend is closed", () -> backend.newCommunicator(id, 1, 0, underTest().config()));
     comm.allReduce(value, value, ReduceOp.SUM, rank.stream());
     assertEquals(4, rank.downloadInts(value)[0]);
@@ -317,8 +318,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void everyWaiterGetsItsOwnExceptionNamingTheCommunicator()
-      throws Exception {
+  void everyWaiterGetsItsOwnExceptionNamingTheCommunicator() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest(), "what was aborted is gone")) {
       List<CompletableFuture<Void>> stages = new ArrayList<>();
       for (int i = 0; i < 3; i++) {
@@ -449,8 +449,7 @@ abstract class LifecycleContract {
   @Test
   void closeTimesOutIfPeerIsSilent() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig config =
-        underTest().config().withBlocking(false).withTimeout(SHORT_TIMEOUT);
+    CommunicatorConfig config = underTest().config().withBlocking(false).withTimeout(SHORT_TIMEOUT);
     Ranks ranks = Ranks.of(underTest(), 2, config);
     Rank rank = ranks.rank(0);
     ranks.each(

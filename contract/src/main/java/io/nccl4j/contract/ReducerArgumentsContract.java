@@ -85,7 +85,7 @@ abstract class ReducerArgumentsContract {
       Buffer ints = rank.allocate(DataType.INT64, 4);
       for (String bad : List.of("", "  ", "a\nb")) {
         assertEquals(
-            "name is '" + bad + "'; it must not be blank, nor have control characters",
+            "name is '" + bad + "'; it must not be blank or have control characters",
             illegalArgument(() -> Parameter.of(bad, floats)));
       }
       assertEquals(
@@ -131,7 +131,7 @@ abstract class ReducerArgumentsContract {
           "parameters is empty; a reducer needs at least one", illegalArgument(() -> open(rank)));
       Parameter w = parameter(rank, "w", 4);
       assertEquals(
-          "there are two parameters 'w'; each needs a name of its own",
+          "there are two parameters 'w'; names must be unique",
           illegalArgument(() -> open(rank, w, parameter(rank, "w", 4))));
       Buffer whole = rank.allocate(DataType.FLOAT32, 8);
       assertEquals(
@@ -162,7 +162,7 @@ abstract class ReducerArgumentsContract {
             Parameter w = Parameter.of("w", rank.allocate(DataType.FLOAT8E4M3, 4));
             if (!underTest().reducesFloat8()) {
               assertEquals(
-                  "parameter 'w' has type FLOAT8E4M3; the library or a device at hand cannot reduce"
+                  "parameter 'w' has type FLOAT8E4M3; the library or a device here cannot reduce"
                       + " float8",
                   illegalArgument(() -> open(rank, w)));
               return;
@@ -263,7 +263,7 @@ abstract class ReducerArgumentsContract {
           reducer.finish(rank.stream());
           reducer.markReady(a, rank.stream());
           assertEquals(
-              "parameter 'a' is marked ready twice in step 2; it may be once between two calls of"
+              "parameter 'a' is marked ready twice in step 2; mark it once between two calls of"
                   + " finish",
               illegalState(() -> reducer.markReady(a, rank.stream())));
           reducer.markReady(b, rank.stream());
@@ -277,8 +277,8 @@ abstract class ReducerArgumentsContract {
         (rank, reducer, a, b) -> {
           Parameter foreign = parameter(rank, "c", 4);
           String expected =
-              "parameter 'c', FLOAT32 x 4 is not one of this reducer's; pass what it was made"
-                  + " with: "
+              "parameter 'c', FLOAT32 x 4 is not one of this reducer's; pass a parameter it was"
+                  + " created with: "
                   + reducer;
           assertEquals(expected, illegalArgument(() -> reducer.markReady(foreign, rank.stream())));
           assertEquals(expected, illegalArgument(() -> reducer.gradient(foreign)));
@@ -311,12 +311,11 @@ abstract class ReducerArgumentsContract {
     onOneRank(
         (rank, reducer, a, b) -> {
           assertEquals(
-              "finish was called within noSync; a step is finished outside of it",
+              "finish was called within noSync; call it after noSync has returned",
               illegalState(() -> reducer.noSync(() -> reducer.finish(rank.stream()))));
           reducer.markReady(a, rank.stream());
           assertEquals(
-              "noSync comes before the marks of a step; in step 1 1 parameters are"
-                  + " marked already",
+              "noSync must precede the marks of a step; in step 1 1 parameters are already marked",
               illegalState(() -> reducer.noSync(() -> {})));
           reducer.markReady(b, rank.stream());
           reducer.finish(rank.stream());
@@ -346,14 +345,14 @@ abstract class ReducerArgumentsContract {
   void reducerInGroupIsRefused() {
     onOneRank(
         (rank, reducer, a, b) -> {
-          String rule = " is not possible within Group.run, which would keep its operations";
+          String rule = " is not possible within Group.run, which would defer its operations";
           assertEquals(
               "markReady" + rule,
               illegalState(() -> Group.run(() -> reducer.markReady(a, rank.stream()))));
           assertEquals(
               "finish" + rule, illegalState(() -> Group.run(() -> reducer.finish(rank.stream()))));
           assertEquals(
-              "making a reducer" + rule, illegalState(() -> Group.run(() -> open(rank, a))));
+              "creating a reducer" + rule, illegalState(() -> Group.run(() -> open(rank, a))));
         });
   }
 
@@ -399,7 +398,9 @@ abstract class ReducerArgumentsContract {
           assertNotNull(message.get(), "the threads never used the reducer at the same time");
           assertTrue(message.get().startsWith("markReady was called by Thread["), message.get());
           assertTrue(
-              message.get().endsWith("uses the reducer; one thread at a time may: " + reducer),
+              message
+                  .get()
+                  .endsWith("uses the reducer; only one thread at a time may use it: " + reducer),
               message.get());
         });
   }

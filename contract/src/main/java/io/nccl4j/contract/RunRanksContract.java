@@ -96,8 +96,7 @@ abstract class RunRanksContract {
     try (Backend backend = underTest().open(2)) {
       UniqueId id = backend.newUniqueId();
       assertReleased(
-          backend,
-          (comm, stream, buffer) -> backend.newCommunicator(id, 2, 1, config()).close());
+          backend, (comm, stream, buffer) -> backend.newCommunicator(id, 2, 1, config()).close());
       backend.closeUniqueId(id);
     }
   }
@@ -141,8 +140,10 @@ abstract class RunRanksContract {
         SOON,
         () ->
             assertSame(
-                thrown, assertThrows(IOException.class, () -> backend.runRanks(2, body, config()))));
-    assertEquals(1, thrown.getSuppressed().length, () -> List.of(thrown.getSuppressed()).toString());
+                thrown,
+                assertThrows(IOException.class, () -> backend.runRanks(2, body, config()))));
+    assertEquals(
+        1, thrown.getSuppressed().length, () -> List.of(thrown.getSuppressed()).toString());
   }
 
   @Test

@@ -174,10 +174,11 @@ abstract class ShardedReducerContract {
         fewRanks(),
         (rank, reducer, a, b) -> {
           String notFinished =
-              "gatherParameters comes after finish, once in each step; there are no new parameters to gather";
+              "gatherParameters must follow finish, once in each step; there are no new parameters"
+                  + " to gather";
           String notGathered =
-              "the parameters of the last step are not gathered; call gather after the optimiser's"
-                  + " step, before the next backward";
+              "the parameters of the last step are not gathered; call gatherParameters after the"
+                  + " optimiser's step, before the next backward";
           assertEquals(notFinished, refused(() -> reducer.gatherParameters(rank.stream())));
           reducer.allReady(rank.stream());
           reducer.finish(rank.stream());

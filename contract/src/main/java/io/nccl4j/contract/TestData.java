@@ -44,9 +44,7 @@ final class TestData {
     return inputs;
   }
 
-  /**
-   * Returns random values between 0.75 and 1.25 in magnitude, so that products do not overflow.
-   */
+  /** Returns random values between 0.75 and 1.25 in magnitude, so that products do not overflow. */
   static List<MemorySegment> random(DataType type, ReduceOp op, int ranks, long count) {
     if (!type.floating()) {
       return bytes(type, ranks, count, "random " + op);

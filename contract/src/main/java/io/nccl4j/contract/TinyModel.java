@@ -16,9 +16,7 @@ import java.util.stream.IntStream;
  * ranks do not use it.
  */
 final class TinyModel {
-  /**
-   * The number of samples in a batch, divisible among 1, 2, 3 or 4 ranks and then into thirds.
-   */
+  /** The number of samples in a batch, divisible among 1, 2, 3 or 4 ranks and then into thirds. */
   static final int BATCH = 36;
 
   static final double RATE = 0.1;

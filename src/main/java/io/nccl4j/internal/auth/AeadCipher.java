@@ -8,14 +8,14 @@ import javax.crypto.spec.GCMParameterSpec;
 import javax.crypto.spec.SecretKeySpec;
 
 /**
- * AES-256-GCM for the messages of one sender under one key. Each message has its number as its
- * nonce, so none can be left out, repeated or moved. Not thread-safe.
+ * AES-256-GCM for the messages of one sender under one key. The nonce of each message is its
+ * number, so that no message can be dropped, replayed or reordered. Not thread-safe.
  */
 public final class AeadCipher {
   /** The size of a key in bytes. */
   public static final int KEY_BYTES = 32;
 
-  /** How much longer a sealed message is than its plain text, in bytes. */
+  /** The difference in length between a sealed message and its plain text, in bytes. */
   public static final int TAG_BYTES = 16;
 
   private static final int NONCE_BYTES = 12;
@@ -24,19 +24,20 @@ public final class AeadCipher {
   private long messages;
 
   /**
-   * Makes a cipher that has sealed or opened nothing yet.
+   * Creates a cipher for message 0.
    *
-   * @param keys holds the key from an offset on
+   * @param keys an array with the key
+   * @param offset the offset of the key in it
    */
   public AeadCipher(byte[] keys, int offset) {
     this.key = new SecretKeySpec(keys, offset, KEY_BYTES, "AES");
   }
 
   /**
-   * Seals the next message, which counts unless this throws: one that could not be sealed, for want
-   * of memory say, is not missing on the other side.
+   * Seals the next message. If this throws, for example because memory is exhausted, the message is
+   * not counted and the other side does not miss it.
    *
-   * @param context what is not sealed, but must be the same on both sides
+   * @param context data that is authenticated but not sealed; it must be the same on both sides
    */
   public byte[] seal(byte[] message, byte[] context) {
     try {

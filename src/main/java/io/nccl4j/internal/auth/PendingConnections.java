@@ -6,40 +6,41 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The connections that a listener has accepted and that have not proved yet that they know a
- * secret. There are never more than a limit: a listener that is full accepts the next connection
- * once one of them has proved itself or ended, or once the oldest has had its time, which is then
- * dropped. So strangers cost bounded memory, and an honest process waits in the backlog at worst.
+ * The connections that a listener has accepted and that have not authenticated yet. Their number is
+ * limited. A listener that has reached the limit accepts the next connection once one of them has
+ * authenticated or ended, or once the grace period of the oldest has passed; that one is then
+ * dropped. So unauthenticated connections use bounded memory, and a legitimate process waits in the
+ * backlog at worst.
  *
  * <p>Not thread-safe.
  *
  * @param <C> a connection
  */
 public final class PendingConnections<C> {
-  /** The system property that sets how many there may be; it overrules {@link #VARIABLE}. */
+  /** The system property for the limit; takes precedence over {@link #VARIABLE}. */
   public static final String PROPERTY = "io.nccl4j.pendingConnections";
 
-  /** The environment variable that sets how many there may be. */
+  /** The environment variable for the limit. */
   public static final String VARIABLE = "NCCL4J_PENDING_CONNECTIONS";
 
-  /** How many there may be if neither is set. */
+  /** The limit if neither is set. */
   public static final int DEFAULT_LIMIT = 64;
 
-  /** How long a connection is safe from being dropped: many times what an honest one needs. */
+  /** How long a connection is not dropped; many times what a legitimate one needs. */
   public static final Duration GRACE = Duration.ofSeconds(1);
 
-  private static final int HIGHEST_LIMIT = 65536;
+  private static final int MAX_LIMIT = 65536;
 
   private final int limit;
   private final long graceNanos;
-  // The oldest first, with the time when each was accepted.
+  // The time when each connection was accepted, the oldest first.
   private final Map<C, Long> accepted = new LinkedHashMap<>();
 
   /**
-   * Makes a set of none.
+   * Creates an empty set.
    *
-   * @param limit how many there may be
-   * @param grace how long each is safe from being dropped
+   * @param limit the maximum number of connections
+   * @param grace how long a connection is not dropped
    */
   public PendingConnections(int limit, Duration grace) {
     this.limit = limit;
@@ -47,9 +48,9 @@ public final class PendingConnections<C> {
   }
 
   /**
-   * Returns the limit that is set.
+   * Returns the configured limit.
    *
-   * @throws IllegalArgumentException if it is no number, or out of its range
+   * @throws IllegalArgumentException if it is not a number, or out of range
    */
   public static int limit() {
     String property = System.getProperty(PROPERTY);
@@ -60,7 +61,7 @@ public final class PendingConnections<C> {
     }
     try {
       int limit = Integer.parseInt(text.strip());
-      if (limit >= 1 && limit <= HIGHEST_LIMIT) {
+      if (limit >= 1 && limit <= MAX_LIMIT) {
         return limit;
       }
     } catch (NumberFormatException e) {
@@ -71,13 +72,10 @@ public final class PendingConnections<C> {
 
   private static IllegalArgumentException outOfRange(String name, String text, Exception cause) {
     return new IllegalArgumentException(
-        "%s is %s; it must be from 1 to %d".formatted(name, text, HIGHEST_LIMIT), cause);
+        "%s is %s; it must be from 1 to %d".formatted(name, text, MAX_LIMIT), cause);
   }
 
-  /**
-   * Returns how long to wait before the next connection is accepted, in nanoseconds; 0 is not at
-   * all.
-   */
+  /** Returns how long to wait before accepting the next connection, in nanoseconds. */
   public long nanosUntilRoom() {
     if (accepted.size() < limit) {
       return 0;
@@ -86,7 +84,7 @@ public final class PendingConnections<C> {
     return Math.max(0, graceNanos - (System.nanoTime() - oldest));
   }
 
-  /** Removes the oldest and returns it, or null if there is none. */
+  /** Removes and returns the oldest connection, or returns null if there is none. */
   public C removeOldest() {
     if (accepted.isEmpty()) {
       return null;
@@ -96,7 +94,7 @@ public final class PendingConnections<C> {
     return oldest;
   }
 
-  /** Returns whether another one needs the place of the oldest. */
+  /** Returns whether the limit is reached. */
   public boolean full() {
     return accepted.size() >= limit;
   }
@@ -106,12 +104,12 @@ public final class PendingConnections<C> {
     accepted.put(connection, System.nanoTime());
   }
 
-  /** Removes a connection that has proved itself or has ended. */
+  /** Removes a connection that has authenticated or ended. */
   public void remove(C connection) {
     accepted.remove(connection);
   }
 
-  /** Returns those that there are now, the oldest first. */
+  /** Returns the current connections, the oldest first. */
   public List<C> all() {
     return List.copyOf(accepted.keySet());
   }

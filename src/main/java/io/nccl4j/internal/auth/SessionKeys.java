@@ -12,10 +12,10 @@ import javax.crypto.spec.HKDFParameterSpec;
 import javax.crypto.spec.SecretKeySpec;
 
 /**
- * The keys of one connection between two processes that know the same secret. The side that accepts
- * sends a random greeting, the side that connects answers with a claim that holds a random number
- * of its own; the keys come from the secret and both messages by HKDF-SHA256. So they are new on
- * every connection, and what was recorded on one is worth nothing on another.
+ * The keys of one connection between two processes that know the same secret. The accepting side
+ * sends a random greeting; the connecting side replies with a claim that contains its own random
+ * number. The keys are derived from the secret and both messages by HKDF-SHA256. So they differ for
+ * every connection, and messages of one connection cannot be replayed on another.
  */
 public final class SessionKeys {
   /** The size of a proof in bytes. */
@@ -34,16 +34,16 @@ public final class SessionKeys {
   /**
    * Derives the keys of a connection.
    *
-   * @param secret what both sides know and nobody else
-   * @param protocol tells the protocol from others that use the same secret
-   * @param greeting what the accepting side has sent
-   * @param claim what the connecting side has answered, without its proof
+   * @param secret the secret that only both sides know
+   * @param protocol the name of the protocol, unique among those that use the same secret
+   * @param greeting the message of the accepting side
+   * @param claim the reply of the connecting side, without its proof
    */
   public SessionKeys(byte[] secret, String protocol, byte[] greeting, byte[] claim) {
-    ByteArrayOutputStream said = new ByteArrayOutputStream();
-    said.writeBytes(greeting);
-    said.writeBytes(claim);
-    this.transcript = said.toByteArray();
+    ByteArrayOutputStream messages = new ByteArrayOutputStream();
+    messages.writeBytes(greeting);
+    messages.writeBytes(claim);
+    this.transcript = messages.toByteArray();
     this.keys = derive(secret, protocol, transcript, ALL_BYTES);
   }
 
@@ -54,7 +54,7 @@ public final class SessionKeys {
 
   /**
    * Returns the connecting side's proof that it knows the secret: an HMAC-SHA256 over a label, the
-   * transcript and what else is to be proved.
+   * transcript and more data.
    */
   public byte[] proof(String label, byte[] more) {
     try {
@@ -68,22 +68,22 @@ public final class SessionKeys {
     }
   }
 
-  /** Returns whether a proof is right, in a time that does not depend on where it differs. */
-  public boolean isProof(byte[] shown, String label, byte[] more) {
-    return MessageDigest.isEqual(shown, proof(label, more));
+  /** Checks a proof in constant time. */
+  public boolean isProof(byte[] received, String label, byte[] more) {
+    return MessageDigest.isEqual(received, proof(label, more));
   }
 
-  /** Returns a new cipher for what the accepting side sends. */
+  /** Returns a new cipher for messages from the accepting side. */
   public AeadCipher toConnector() {
     return new AeadCipher(keys, TO_CONNECTOR);
   }
 
-  /** Returns a new cipher for what the connecting side sends. */
+  /** Returns a new cipher for messages from the connecting side. */
   public AeadCipher toAcceptor() {
     return new AeadCipher(keys, TO_ACCEPTOR);
   }
 
-  /** Returns the bytes of keys that are for one protocol and context and no other. */
+  /** Derives key bytes for one protocol and context. */
   public static byte[] derive(byte[] secret, String protocol, byte[] context, int length) {
     try {
       return KDF.getInstance("HKDF-SHA256")
@@ -106,14 +106,14 @@ public final class SessionKeys {
     }
   }
 
-  /** Returns bytes that nobody can guess. */
+  /** Returns cryptographically secure random bytes. */
   public static byte[] randomBytes(int count) {
     byte[] bytes = new byte[count];
     RANDOM.nextBytes(bytes);
     return bytes;
   }
 
-  /** Describes a Java platform without the algorithms that are needed here. */
+  /** Returns the exception for a Java platform without the required algorithms. */
   static IllegalStateException missing(GeneralSecurityException cause) {
     return new IllegalStateException(
         "this Java platform lacks SHA-256, HMAC-SHA256, HKDF-SHA256 or AES-GCM", cause);

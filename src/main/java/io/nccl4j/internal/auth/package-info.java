@@ -1,8 +1,6 @@
 /**
- * What the listeners of {@code reference} and {@code rendezvous} share: keys and proofs from a
- * secret that both sides know, an authenticated cipher for messages, and the bound on connections
- * that have proved nothing yet. Not exported.
- *
- * <p>Message formats do not belong here; each protocol has its own.
+ * Authentication for the listeners of {@code reference} and {@code rendezvous}: keys and proofs
+ * from a shared secret, an authenticated cipher for messages, and the limit on unauthenticated
+ * connections. Each protocol defines its own message formats. Not exported.
  */
 package io.nccl4j.internal.auth;

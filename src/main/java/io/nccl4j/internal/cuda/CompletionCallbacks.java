@@ -1,6 +1,7 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.internal.Poller;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.spi.OperationTrace;
 import io.nccl4j.spi.StreamDriver;
@@ -18,57 +19,54 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicLong;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * What waits for a stream to come to where it is: the stages that complete then, and the spans that
- * are over.
+ * Waits for streams to complete the work enqueued so far, to complete stages and end traces.
  *
- * <p>The device calls back when it gets there, but never after an error, and a collective whose
- * peer has died never ends. So a watcher also looks at each stream with a long wait from time to
- * time, and ends the wait with the stream's failure.
+ * <p>The device calls back when the stream gets there, but never after an error, and a collective
+ * whose peer has died never ends. So a poller also checks each stream with a long wait, and ends
+ * the wait with the stream's failure.
  *
- * <p>Callbacks run in a thread of the driver's, where nothing may call CUDA: waits end in a thread
- * of our own.
+ * <p>Callbacks run on a driver thread, which must not call CUDA. Waits therefore end on nccl4j
+ * threads.
  */
 final class CompletionCallbacks {
-  private static final Logger LOG = LogManager.getLogger(CompletionCallbacks.class);
-  private static final long WATCH_MILLIS = 100;
+  private static final Logger LOG = Loggers.of(CompletionCallbacks.class);
+  private static final long POLL_MILLIS = 100;
   private static final long NANOS_PER_MILLI = 1_000_000;
   private static final Map<Long, Pending> PENDING = new ConcurrentHashMap<>();
   private static final AtomicLong NEXT_ID = new AtomicLong(1);
-  private static final Poller WATCHER =
+  private static final Poller POLLER =
       new Poller(
           Thread.ofPlatform().daemon().name("nccl4j-completion-watch").factory(),
-          WATCH_MILLIS,
-          () -> PENDING.forEach(CompletionCallbacks::lookOrEnd),
+          POLL_MILLIS,
+          () -> PENDING.forEach(CompletionCallbacks::pollOrEnd),
           PENDING::isEmpty);
 
-  // One function for all waits, told apart by the number that comes as its argument; it lives as
-  // long as the process.
+  // One function for all waits; its argument is the wait's id. It lives as long as the process.
   private static final MemorySegment CALLBACK = callback();
   private static final Executor COMPLETERS =
       Executors.newCachedThreadPool(
           Thread.ofPlatform().daemon().name("nccl4j-completion-", 0).factory());
 
-  /** What waits for a stream to come to where it is now. */
+  /** A wait for a stream to complete the work enqueued so far. */
   private interface Waiter {
-    /** Hears, in the driver's thread, that the stream has come there. */
+    /** Called on the driver's thread when the stream has completed the work. */
     void reached();
 
-    /** Returns what has failed once the stream has come there, or null. */
+    /** Returns the failure once the stream has completed the work, or null. */
     RuntimeException failure();
 
-    /** Hears, in a thread of our own, that the wait is over, and what has failed, or null. */
+    /** Called on an nccl4j thread when the wait ends, with the failure or null. */
     void end(Throwable failure);
   }
 
-  /** A stage that waits for its stream. */
+  /** A stage that completes with its stream. */
   private record Stage(CudaStreamDriver stream, CompletableFuture<Void> future) implements Waiter {
     @Override
     public void reached() {
-      // It completes in a thread of our own.
+      // The stage completes on an nccl4j thread.
     }
 
     @Override
@@ -86,7 +84,7 @@ final class CompletionCallbacks {
     }
   }
 
-  /** A span that is over when its stream has come there. */
+  /** A trace that ends when its stream has completed the work. */
   private record Recorded(CudaStreamDriver stream, OperationTrace trace) implements Waiter {
     @Override
     public void reached() {
@@ -95,7 +93,7 @@ final class CompletionCallbacks {
 
     @Override
     public RuntimeException failure() {
-      // The device has come here without an error of its own.
+      // The device has got here without an error of its own.
       return stream.failureOfUsers();
     }
 
@@ -106,8 +104,8 @@ final class CompletionCallbacks {
   }
 
   private record Pending(CudaStreamDriver stream, Waiter waiter, long since) {
-    boolean watched() {
-      return System.nanoTime() - since > WATCH_MILLIS * NANOS_PER_MILLI;
+    boolean pollable() {
+      return System.nanoTime() - since > POLL_MILLIS * NANOS_PER_MILLI;
     }
 
     boolean overdue() {
@@ -123,7 +121,7 @@ final class CompletionCallbacks {
     return stage.minimalCompletionStage();
   }
 
-  /** Tells a span when its stream has come to where it is now. */
+  /** Ends a trace when its stream has completed the work enqueued so far. */
   static void traceWhenReached(CudaStreamDriver stream, OperationTrace trace) {
     await(stream, new Recorded(stream, trace));
   }
@@ -133,8 +131,8 @@ final class CompletionCallbacks {
     PENDING.put(id, new Pending(stream, waiter, System.nanoTime()));
     boolean called = false;
     try {
-      // Before the stream gets to know: without a watcher there is no wait.
-      WATCHER.watch();
+      // Before the callback is enqueued: a wait needs a poller.
+      POLLER.watch();
       stream.callBack(CALLBACK, id);
       called = true;
     } finally {
@@ -144,7 +142,7 @@ final class CompletionCallbacks {
     }
   }
 
-  /** Ends the waits for a stream that is given up. */
+  /** Ends the waits for a stream that is abandoned. */
   static void fail(CudaStreamDriver stream, RuntimeException failure) {
     PENDING.forEach(
         (id, pending) -> {
@@ -155,8 +153,8 @@ final class CompletionCallbacks {
   }
 
   /**
-   * Links {@link #called} with a number for its argument. The generated {@code cudaHostFn_t} would
-   * make a segment of it, and a failure to allocate that ends the process.
+   * Links {@link #called} with a number as its argument. The generated {@code cudaHostFn_t} would
+   * allocate a segment for it, and a failure to do so would end the process.
    */
   @SuppressWarnings("restricted") // The function type is that of the generated binding.
   private static MemorySegment callback() {
@@ -184,17 +182,17 @@ final class CompletionCallbacks {
         COMPLETERS.execute(() -> end(id, pending.waiter().failure()));
       }
     } catch (Throwable e) {
-      // An exception that left this method would end the process. The watcher finds the wait
-      // again, since its stream is then complete.
+      // An exception thrown from this method would end the process. The poller ends the wait
+      // instead, since its stream has completed.
       try {
-        LOG.warn("no thread to end a wait for a stream; the watcher will", e);
+        LOG.warn("no thread to end a wait for a stream; the poller will retry", e);
       } catch (Throwable unreported) {
-        // There is no memory for the message either, or for its first use.
+        // Out of memory for the message too.
       }
     }
   }
 
-  /** Ends a wait, with what has failed, or null; only the first call for it does. */
+  /** Ends a wait with its failure, or null. Only the first call has an effect. */
   private static void end(long id, Throwable failure) {
     Pending pending = PENDING.remove(id);
     if (pending != null) {
@@ -202,11 +200,11 @@ final class CompletionCallbacks {
     }
   }
 
-  private static void lookOrEnd(long id, Pending pending) {
+  private static void pollOrEnd(long id, Pending pending) {
     try {
       poll(id, pending);
     } catch (OutOfMemoryError shortage) {
-      // The next look tries again.
+      // The next poll tries again.
       throw shortage;
     } catch (RuntimeException | Error broken) {
       endElsewhere(id, broken);
@@ -215,8 +213,8 @@ final class CompletionCallbacks {
 
   private static void poll(long id, Pending pending) {
     CudaStreamDriver stream = pending.stream();
-    // One that has only just come may not have reached the device; a capture suffers no questions.
-    if (!pending.watched() || stream.capturing()) {
+    // A new wait may not have reached the device yet, and a capture must not be queried.
+    if (!pending.pollable() || stream.capturing()) {
       return;
     }
     RuntimeException failure = stream.failure();
@@ -227,12 +225,12 @@ final class CompletionCallbacks {
     }
   }
 
-  /** Ends a wait in a thread of our own; where there is none now, the next look finds it again. */
+  /** Ends a wait on an nccl4j thread. If none can be started, the next poll tries again. */
   private static void endElsewhere(long id, Throwable failure) {
     try {
       COMPLETERS.execute(() -> end(id, failure));
     } catch (OutOfMemoryError noThread) {
-      LOG.warn("no thread to end a wait for a stream; the next look tries again", noThread);
+      LOG.warn("no thread to end a wait for a stream; the next poll tries again", noThread);
     }
   }
 }

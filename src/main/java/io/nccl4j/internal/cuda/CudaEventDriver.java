@@ -14,7 +14,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 
-/** An event of the CUDA runtime that can measure time. */
+/** A CUDA event with timing. */
 public final class CudaEventDriver implements EventDriver {
   private final int device;
   private final MemorySegment handle;
@@ -26,7 +26,7 @@ public final class CudaEventDriver implements EventDriver {
     this.handle = handle;
   }
 
-  /** Creates an event of a device. */
+  /** Creates an event on a device. */
   public static CudaEventDriver create(int device) {
     return new CudaEventDriver(CurrentDevice.call(device, CudaEventDriver::createHandle), device);
   }
@@ -46,24 +46,24 @@ public final class CudaEventDriver implements EventDriver {
     return handle.address();
   }
 
-  /** Marks the end of what is enqueued on a stream. */
+  /** Records the event at the end of the work enqueued on a stream. */
   public synchronized void record(MemorySegment stream) {
     checkNotDestroyed();
     CudaResults.check(cudart_h.cudaEventRecord(handle, stream), "cudaEventRecord");
     recorded = true;
   }
 
-  /** Makes a stream wait for the last mark. */
+  /** Makes a stream wait for the last recording. */
   public synchronized void waitedForBy(MemorySegment stream) {
     checkNotDestroyed();
     int result = cudart_h.cudaStreamWaitEvent(stream, handle, cudart_h.cudaEventWaitDefault());
     CudaResults.check(result, "cudaStreamWaitEvent");
   }
 
-  /** The lock of those who call this keeps the handle from being destroyed beneath their call. */
+  /** Checks the handle. Callers hold the lock, so that it is not destroyed during their call. */
   private void checkNotDestroyed() {
     if (closed) {
-      throw new IllegalStateException("event was closed while it was in use: " + this);
+      throw new IllegalStateException("event was closed while in use: " + this);
     }
   }
 

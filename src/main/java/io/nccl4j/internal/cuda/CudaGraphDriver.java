@@ -20,14 +20,14 @@ public final class CudaGraphDriver implements GraphDriver {
     this.handle = handle;
   }
 
-  /** Makes an executable graph of a captured one, which is destroyed. */
+  /** Instantiates a captured graph and destroys it. */
   static CudaGraphDriver instantiate(int device, MemorySegment graph) {
     return CurrentDevice.call(
         device,
         () -> {
-          CudaGraphDriver made;
+          CudaGraphDriver driver;
           try {
-            made = new CudaGraphDriver(device, executable(graph));
+            driver = new CudaGraphDriver(device, executable(graph));
           } catch (RuntimeException | Error failure) {
             CloseAll.after(failure, () -> destroy(graph));
             throw failure;
@@ -35,10 +35,10 @@ public final class CudaGraphDriver implements GraphDriver {
           try {
             destroy(graph);
           } catch (RuntimeException | Error failure) {
-            CloseAll.after(failure, made::release);
+            CloseAll.after(failure, driver::release);
             throw failure;
           }
-          return made;
+          return driver;
         });
   }
 

@@ -12,6 +12,7 @@ import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.EventDriver;
 import io.nccl4j.spi.GraphDriver;
@@ -27,19 +28,17 @@ import java.util.concurrent.CompletionStage;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
 import java.util.function.Supplier;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * A stream of the CUDA runtime: one of our own, or one that a framework made.
+ * A CUDA stream, created by nccl4j or by other code.
  *
- * <p>Waiting looks at the stream again and again rather than blocking in the runtime, because only
- * so a wait can end when its time has passed or a collective has failed, whose kernel then never
- * ends by itself.
+ * <p>A wait polls the stream instead of blocking in the runtime, so that it can end when its
+ * timeout expires or a collective fails, whose kernel would never end by itself.
  */
 public final class CudaStreamDriver implements StreamDriver {
-  private static final Logger LOG = LogManager.getLogger(CudaStreamDriver.class);
-  private static final int ERROR_LOOK_INTERVAL = 64;
+  private static final Logger LOG = Loggers.of(CudaStreamDriver.class);
+  private static final int ERROR_POLL_INTERVAL = 64;
   private static final Duration ABORT_TIMEOUT = Duration.ofSeconds(5);
 
   private final MemorySegment handle;
@@ -49,8 +48,8 @@ public final class CudaStreamDriver implements StreamDriver {
   private final boolean foreign;
   private final StagingBuffers staging = new StagingBuffers(this);
   private boolean destroyed;
-  // When the last recorded span was over: as far as is known, the next one did not begin before.
-  private volatile long lastSpanOver = System.nanoTime();
+  // The end of the last traced operation; the next one is assumed to begin no earlier.
+  private volatile long lastTraceEnd = System.nanoTime();
 
   private CudaStreamDriver(MemorySegment handle, int device, StreamContext users, boolean foreign) {
     this.handle = handle;
@@ -60,7 +59,7 @@ public final class CudaStreamDriver implements StreamDriver {
     this.foreign = foreign;
   }
 
-  /** Creates a stream of a device. */
+  /** Creates a stream on a device. */
   public static CudaStreamDriver create(int device, StreamContext users) {
     MemorySegment handle = CurrentDevice.call(device, CudaStreamDriver::createHandle);
     return new CudaStreamDriver(handle, device, users, false);
@@ -76,7 +75,7 @@ public final class CudaStreamDriver implements StreamDriver {
     }
   }
 
-  /** Stands for a stream that other code owns. */
+  /** Wraps a stream that other code owns. */
   public static CudaStreamDriver ofAddress(long address, int device, StreamContext users) {
     return new CudaStreamDriver(MemorySegment.ofAddress(address), device, users, true);
   }
@@ -86,7 +85,7 @@ public final class CudaStreamDriver implements StreamDriver {
     return address;
   }
 
-  /** Returns the {@code cudaStream_t} as native calls take it, a pointer of the global scope. */
+  /** Returns the {@code cudaStream_t} as a pointer for native calls, with the global scope. */
   public MemorySegment pointer() {
     return handle;
   }
@@ -105,7 +104,7 @@ public final class CudaStreamDriver implements StreamDriver {
     users.throwFailure("cudaStreamQuery");
   }
 
-  /** Adds to a failure of the device what the communicators say, since theirs may be the cause. */
+  /** Adds a failure of the communicators to one of the device, since it may be the cause. */
   private CudaException withFailureOfUsers(CudaException failure) {
     try {
       users.throwFailure("cudaStreamQuery");
@@ -116,7 +115,7 @@ public final class CudaStreamDriver implements StreamDriver {
   }
 
   /**
-   * Waits until something on this stream is reached, or a communicator that uses the stream has
+   * Waits until a condition on this stream is met, or a communicator that uses the stream has
    * failed.
    */
   void await(BooleanSupplier reached, Deadline deadline, String function) {
@@ -124,24 +123,24 @@ public final class CudaStreamDriver implements StreamDriver {
   }
 
   private void await(
-      BooleanSupplier reached, Deadline deadline, String function, boolean asksUsers) {
+      BooleanSupplier reached, Deadline deadline, String function, boolean checkUsers) {
     relaxed(
         () -> {
-          awaitOnDevice(reached, deadline, function, asksUsers);
+          awaitOnDevice(reached, deadline, function, checkUsers);
           return null;
         });
   }
 
   private void awaitOnDevice(
-      BooleanSupplier reached, Deadline deadline, String function, boolean asksUsers) {
+      BooleanSupplier reached, Deadline deadline, String function, boolean checkUsers) {
     Backoff backoff = Backoff.betweenQueries(deadline);
-    int looks = 0;
+    int polls = 0;
     while (!reached.getAsBoolean()) {
       if (!BlockingCalls.pause(backoff, function)) {
         throw users.timedOut(function, deadline.timeout(), "the work on " + this);
       }
-      // Asking the communicators is dearer than asking the stream, and a failure can wait a little.
-      if (asksUsers && ++looks % ERROR_LOOK_INTERVAL == 0) {
+      // Checking the communicators costs more than querying the stream, and is less urgent.
+      if (checkUsers && ++polls % ERROR_POLL_INTERVAL == 0) {
         users.throwFailure(function);
       }
     }
@@ -174,9 +173,9 @@ public final class CudaStreamDriver implements StreamDriver {
     return PlatformThreads.call("cudaStreamQuery", () -> relaxed(this::ended));
   }
 
-  /** Asks something of the device without a part in captures, this thread's own included. */
-  private <T> T relaxed(Supplier<T> question) {
-    return CurrentDevice.call(device, () -> CaptureMode.relaxed(question));
+  /** Queries the device without taking part in any capture, including this thread's. */
+  private <T> T relaxed(Supplier<T> query) {
+    return CurrentDevice.call(device, () -> CaptureMode.relaxed(query));
   }
 
   @Override
@@ -185,8 +184,8 @@ public final class CudaStreamDriver implements StreamDriver {
   }
 
   /**
-   * Returns whether the device has come to the end of this stream, whatever the communicators say.
-   * The lock keeps the handle from being destroyed beneath the question.
+   * Returns whether the device has completed this stream's work, regardless of the communicators.
+   * The lock keeps the handle from being destroyed during the query.
    */
   private synchronized boolean reached() {
     checkNotDestroyed();
@@ -200,11 +199,11 @@ public final class CudaStreamDriver implements StreamDriver {
 
   private void checkNotDestroyed() {
     if (destroyed) {
-      throw new IllegalStateException("stream was closed while it was in use: " + this);
+      throw new IllegalStateException("stream was closed while in use: " + this);
     }
   }
 
-  /** Makes a call that takes the handle: with its device current, and not while it is destroyed. */
+  /** Makes a call with the handle, with its device current, and not after it was destroyed. */
   private void call(String function, IntSupplier nativeCall) {
     CurrentDevice.run(
         device,
@@ -217,8 +216,8 @@ public final class CudaStreamDriver implements StreamDriver {
   }
 
   /**
-   * Returns what is wrong with this stream or the communicators that use it, or null; for those who
-   * must not throw it. A closed stream came to its end.
+   * Returns the failure of this stream or of the communicators that use it, or null. For callers
+   * that must not throw. A closed stream has completed.
    */
   RuntimeException failure() {
     try {
@@ -233,12 +232,12 @@ public final class CudaStreamDriver implements StreamDriver {
     }
   }
 
-  /** Returns what a completion ends with that has not come in time. */
+  /** Returns the exception for a completion that is overdue. */
   NcclException lateCompletion() {
     return users.timedOut("cudaLaunchHostFunc", DEFAULT_TIMEOUT, "the work on " + this);
   }
 
-  /** Returns what is wrong with the communicators that use this stream, or null. */
+  /** Returns the failure of the communicators that use this stream, or null. */
   RuntimeException failureOfUsers() {
     try {
       users.throwFailure("cudaLaunchHostFunc");
@@ -252,7 +251,7 @@ public final class CudaStreamDriver implements StreamDriver {
     return destroyed;
   }
 
-  /** Returns whether the stream has come to its end, or is gone: nobody can wait for it then. */
+  /** Returns whether the stream has completed or was destroyed. */
   private synchronized boolean ended() {
     return destroyed || reached();
   }
@@ -275,40 +274,40 @@ public final class CudaStreamDriver implements StreamDriver {
         CompletionCallbacks.traceWhenReached(this, trace);
       }
     } catch (RuntimeException failure) {
-      // The operations are launched, so the caller must not take this for a refusal of theirs.
-      LOG.warn("{}: nobody will tell a recording when its operations have ended", this, failure);
+      // The operations are launched: throwing would suggest that they were rejected.
+      LOG.warn("{}: the end of these operations cannot be traced", this, failure);
       trace.ended(failure);
     }
   }
 
   /**
-   * Returns whether the stream is being captured, be it by somebody who has not said so here. One
-   * that is gone is not. An error is for the next call to find.
+   * Returns whether the stream is being captured, also if other code has started the capture. False
+   * for a destroyed stream. An error is left to the next call.
    */
   boolean capturing() {
     return CurrentDevice.call(
         device,
         () -> {
           synchronized (this) {
-            return !destroyed && askWhetherCapturing();
+            return !destroyed && queryCapturing();
           }
         });
   }
 
-  private boolean askWhetherCapturing() {
+  private boolean queryCapturing() {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment status = arena.allocate(ValueLayout.JAVA_INT);
       int result = cudart_h.cudaStreamIsCapturing(handle, status);
-      // The legacy stream, which would join the capture of another one.
+      // The error is that of the legacy stream, which would join another stream's capture.
       return result == cudart_h.cudaErrorStreamCaptureImplicit()
           || status.get(ValueLayout.JAVA_INT, 0) != cudart_h.cudaStreamCaptureStatusNone();
     }
   }
 
-  /** Tells a span that the device has just come to its end. */
+  /** Ends a trace whose operations the device has just completed. */
   void reached(OperationTrace trace) {
-    trace.begunSince(lastSpanOver);
-    lastSpanOver = trace.finished();
+    trace.begunSince(lastTraceEnd);
+    lastTraceEnd = trace.finished();
   }
 
   @Override
@@ -359,7 +358,8 @@ public final class CudaStreamDriver implements StreamDriver {
 
   @Override
   public void beginCapture() {
-    // Other threads go on with what is not allowed in a capture, such as allocating.
+    // Thread-local, so that other threads can make calls that a capture forbids, such as
+    // allocating.
     int mode = cudart_h.cudaStreamCaptureModeThreadLocal();
     call("cudaStreamBeginCapture", () -> cudart_h.cudaStreamBeginCapture(handle, mode));
   }
@@ -374,7 +374,7 @@ public final class CudaStreamDriver implements StreamDriver {
     try {
       CurrentDevice.run(device, () -> CudaGraphDriver.destroy(captured()));
     } catch (CudaException e) {
-      // The capture was dropped for an error of its own, which comes out; CUDA repeats it here.
+      // The error that invalidated the capture is thrown elsewhere; CUDA repeats it here.
       LOG.debug("{}: the capture was invalid already", this, e);
     }
   }
@@ -397,21 +397,21 @@ public final class CudaStreamDriver implements StreamDriver {
   }
 
   private void finishAndDestroy() {
-    RuntimeException stuck = finish();
-    if (stuck != null) {
+    RuntimeException cause = finish();
+    if (cause != null) {
       users.markStranded();
-      CompletionCallbacks.fail(this, stuck);
+      CompletionCallbacks.fail(this, cause);
     }
-    // The reason first: after an error of the device whatever follows may fail for the same.
+    // The cause first: after a device error, the later steps may fail with the same error.
     CloseAll.all(
-        List.of(() -> throwUnreported(stuck), () -> staging.close(stuck == null), this::destroy));
+        List.of(() -> throwUnreported(cause), () -> staging.close(cause == null), this::destroy));
   }
 
-  private static void throwUnreported(RuntimeException stuck) {
-    // What a communicator has to tell, its own close or the abort has told.
-    boolean told = stuck instanceof NcclException && !(stuck instanceof NcclTimeoutException);
-    if (stuck != null && !told) {
-      throw stuck;
+  private static void throwUnreported(RuntimeException cause) {
+    // A failure of a communicator was reported by its close or the abort.
+    boolean reported = cause instanceof NcclException && !(cause instanceof NcclTimeoutException);
+    if (cause != null && !reported) {
+      throw cause;
     }
   }
 
@@ -423,7 +423,7 @@ public final class CudaStreamDriver implements StreamDriver {
     }
   }
 
-  /** Waits for what is enqueued and returns why it did not come to its end, or null. */
+  /** Waits for the enqueued work. Returns why it did not complete, or null. */
   private RuntimeException finish() {
     try {
       BlockingCalls.uninterrupted(
@@ -431,15 +431,12 @@ public final class CudaStreamDriver implements StreamDriver {
       return null;
     } catch (CommunicatorAbortedException aborted) {
       return endsAfterAbort() ? null : aborted;
-    } catch (RuntimeException stuck) {
-      return stuck;
+    } catch (RuntimeException cause) {
+      return cause;
     }
   }
 
-  /**
-   * Returns whether the device leaves the kernels of an aborted communicator, which takes it a
-   * moment.
-   */
+  /** Returns whether the kernels of an aborted communicator end, which takes a moment. */
   private boolean endsAfterAbort() {
     try {
       drain(ABORT_TIMEOUT);

@@ -10,18 +10,18 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.function.Supplier;
 
-/** Which CUDA device is current in this thread. Not for virtual threads. */
+/** The current CUDA device of the calling thread. Not for virtual threads. */
 public final class CurrentDevice {
   private CurrentDevice() {}
 
-  /** Returns how many devices there are. */
+  /** Returns the number of devices. */
   public static int count() {
     NativeLibrary.CUDART.load();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
       int result = cudart_h.cudaGetDeviceCount(count);
       if (result == cudart_h.cudaErrorInsufficientDriver() && driverVersion() == 0) {
-        // The runtime calls a driver that is absent one that is too old.
+        // The runtime reports a missing driver as one that is too old.
         throw CudaResults.failure(result, "cudaGetDeviceCount", "no NVIDIA driver is installed");
       }
       CudaResults.check(result, "cudaGetDeviceCount");
@@ -29,7 +29,7 @@ public final class CurrentDevice {
     }
   }
 
-  /** Returns the version of the newest CUDA that the driver can run, or 0 without a driver. */
+  /** Returns the newest CUDA version that the driver supports, or 0 without a driver. */
   public static int driverVersion() {
     NativeLibrary.CUDART.load();
     try (Arena arena = Arena.ofConfined()) {
@@ -50,7 +50,7 @@ public final class CurrentDevice {
     }
   }
 
-  /** Makes a device current in this thread, for good. */
+  /** Makes a device this thread's current device. */
   public static void set(int device) {
     PlatformThreads.require("cudaSetDevice");
     NativeLibrary.CUDART.load();
@@ -58,12 +58,12 @@ public final class CurrentDevice {
   }
 
   /**
-   * Runs a call with a device current in this thread, and makes the former one current again if
-   * anything uses it: making a device current that nothing uses would create a context there.
+   * Runs a call with a device as this thread's current device, and restores the previous one if
+   * this process uses it. Restoring an unused device would create a context there.
    */
   public static <T> T call(int device, Supplier<T> call) {
-    int before = get();
-    if (before == device) {
+    int previous = get();
+    if (previous == device) {
       return call.get();
     }
     set(device);
@@ -73,15 +73,15 @@ public final class CurrentDevice {
       returned = true;
       return value;
     } finally {
-      int result = PrimaryContexts.active(before) ? cudart_h.cudaSetDevice(before) : 0;
-      // A failure to go back matters, but must not hide the call's own.
+      int result = PrimaryContexts.active(previous) ? cudart_h.cudaSetDevice(previous) : 0;
+      // A failure to restore the device must not hide a failure of the call.
       if (returned) {
         CudaResults.check(result, "cudaSetDevice");
       }
     }
   }
 
-  /** Runs a call as {@link #call} does, for its effect. */
+  /** Runs a call without a result like {@link #call}. */
   public static void run(int device, Runnable call) {
     call(
         device,

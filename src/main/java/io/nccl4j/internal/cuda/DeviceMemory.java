@@ -12,26 +12,26 @@ import java.lang.foreign.ValueLayout;
 import java.util.Map;
 import java.util.concurrent.ConcurrentSkipListMap;
 
-/** Device memory that CUDA allocates. */
+/** Allocates device memory with CUDA. */
 public final class DeviceMemory {
   private static final KeptMemory MEMORY = new Kept();
 
-  // The runtime does not say how memory was allocated, and NCCL finds out only when its ranks
-  // already wait for each other. By address, with the byte after the last.
+  // The end address of each allocation by its start address. The runtime does not report how memory
+  // was allocated, and NCCL finds out only when its ranks already wait for each other.
   private static final ConcurrentSkipListMap<Long, Long> ALLOCATED = new ConcurrentSkipListMap<>();
 
   private DeviceMemory() {}
 
   /**
-   * Returns whether memory comes from {@link #allocate}, and so cannot be shared as NCCL shares
-   * windows.
+   * Returns whether memory was allocated by {@link #allocate}. NCCL cannot share such memory as a
+   * window.
    */
   public static boolean allocated(long address) {
     Map.Entry<Long, Long> below = ALLOCATED.floorEntry(address);
     return below != null && address < below.getValue();
   }
 
-  /** Allocates memory of a device. */
+  /** Allocates memory on a device. */
   public static Allocation allocate(int device, long bytes) {
     if (bytes == 0) {
       return new Allocation(MemorySegment.NULL, () -> {});

@@ -8,11 +8,11 @@ import io.nccl4j.spi.Allocation;
 import java.lang.foreign.MemorySegment;
 import java.util.stream.IntStream;
 
-/** Page-locked host memory that every device can address. */
+/** Allocates pinned (page-locked) host memory that every device can access. */
 public final class PinnedBuffers {
   private PinnedBuffers() {}
 
-  /** Allocates memory, by the context of a device that has one if any has. */
+  /** Allocates memory, with an existing device context if there is one. */
   public static Allocation allocate(long bytes) {
     if (bytes == 0) {
       return new Allocation(MemorySegment.NULL, () -> {});
@@ -23,8 +23,8 @@ public final class PinnedBuffers {
   }
 
   /**
-   * Returns a device that has a context already, if any has: pinning memory needs one, and would
-   * create it on whatever device is current.
+   * Returns a device with an existing context, if there is one. Pinning memory needs a context, and
+   * would create it on the current device.
    */
   private static int deviceInUse() {
     int current = CurrentDevice.get();

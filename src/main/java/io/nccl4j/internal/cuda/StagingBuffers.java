@@ -4,31 +4,30 @@ import io.nccl4j.internal.KeptMemory;
 import io.nccl4j.internal.PinnedMemory;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * Copies between a stream's device and host memory that is not page-locked, through two page-locked
- * chunks in turn.
+ * Copies between a stream's device and pageable host memory, through two pinned chunks in turn.
  *
- * <p>CUDA may read such memory after the call has returned, when its Java owner may have freed or
- * moved it. What is staged here is ours: an upload has been read when the call returns, a download
- * is written only by this thread.
+ * <p>CUDA may access pageable memory after the call has returned, when its Java owner may have
+ * freed or moved it. With staging, an upload has been read when the call returns, and a download is
+ * written only by this thread.
  */
 final class StagingBuffers {
-  private static final Logger LOG = LogManager.getLogger(StagingBuffers.class);
+  private static final Logger LOG = Loggers.of(StagingBuffers.class);
   private static final long CHUNK_BYTES = PinnedMemory.CHUNK_BYTES;
 
   private final CudaStreamDriver stream;
   private final Chunk[] chunks = new Chunk[2];
   private int next;
 
-  /** One page-locked piece and the event that tells when the device is done with it. */
+  /** A pinned piece and the event that is recorded when the device is done with it. */
   private record Chunk(KeptMemory.Piece piece, CudaEventDriver done) {
     MemorySegment memory() {
       return piece.memory();
@@ -50,20 +49,19 @@ final class StagingBuffers {
   }
 
   synchronized void download(BufferMemory source, MemorySegment target) {
-    Chunk flying = null;
-    long flyingOffset = 0;
+    Chunk pending = null;
+    long pendingOffset = 0;
     for (long offset = 0; offset < target.byteSize(); offset += CHUNK_BYTES) {
       long bytes = Math.min(CHUNK_BYTES, target.byteSize() - offset);
       Chunk chunk = free();
       stream.copy(chunk.memory(), at(source, offset), bytes);
       stream.record(chunk.done());
-      write(flying, target, flyingOffset);
-      flying = chunk;
-      flyingOffset = offset;
+      write(pending, target, pendingOffset);
+      pending = chunk;
+      pendingOffset = offset;
     }
-    write(flying, target, flyingOffset);
-    // Throws if a collective before the copy has failed, and waits even where there was nothing to
-    // copy.
+    write(pending, target, pendingOffset);
+    // Throws if a collective before the copy has failed. Waits even if there is nothing to copy.
     stream.await(StreamDriver.DEFAULT_TIMEOUT);
   }
 
@@ -76,14 +74,13 @@ final class StagingBuffers {
   }
 
   /**
-   * Returns a chunk that the device is done with; the two take turns. Both are made at once, on
-   * first use: page-locking memory can wait for the whole device, so it must not happen again and
-   * again.
+   * Returns the next chunk once the device is done with it. Both are allocated together on first
+   * use, because pinning memory can wait for the whole device.
    */
   private Chunk free() {
     for (int i = 0; i < chunks.length; i++) {
       if (chunks[i] == null) {
-        chunks[i] = made();
+        chunks[i] = newChunk();
       }
     }
     Chunk chunk = chunks[next];
@@ -92,8 +89,8 @@ final class StagingBuffers {
     return chunk;
   }
 
-  private Chunk made() {
-    // First what takes less, so that there is nothing large to undo.
+  private Chunk newChunk() {
+    // The event first, so that a failure leaves no memory to free.
     CudaEventDriver done = CudaEventDriver.create(stream.device());
     try {
       return new Chunk(PinnedMemory.CHUNKS.take(stream.device(), CHUNK_BYTES), done);
@@ -112,7 +109,7 @@ final class StagingBuffers {
         chunk.done()::isComplete, Deadline.after(StreamDriver.DEFAULT_TIMEOUT), "cudaEventQuery");
   }
 
-  /** Returns the chunks; if the stream is stuck, it may still write them, and they stay with it. */
+  /** Releases the chunks. If the stream is stuck, it may still write them, and they are leaked. */
   synchronized void close(boolean drained) {
     List<Runnable> steps = new ArrayList<>();
     for (int i = 0; i < chunks.length && chunks[i] != null; i++) {
@@ -121,7 +118,7 @@ final class StagingBuffers {
       if (drained) {
         steps.add(() -> PinnedMemory.CHUNKS.put(chunk.piece()));
       } else {
-        LOG.warn("{} is stuck; {} bytes of page-locked memory stay with it", stream, CHUNK_BYTES);
+        LOG.warn("{} is stuck; {} bytes of pinned memory stay allocated", stream, CHUNK_BYTES);
       }
       steps.add(chunk.done()::close);
     }

@@ -1,5 +1,5 @@
 /**
- * Events, streams, graphs and memory of the CUDA runtime: the drivers that {@code io.nccl4j.cuda}
- * and {@code io.nccl4j.nccl} put behind the contract's classes.
+ * The drivers for events, streams, graphs and memory of the CUDA runtime, used by {@code
+ * io.nccl4j.cuda} and {@code io.nccl4j.nccl}. Not exported.
  */
 package io.nccl4j.internal.cuda;

@@ -8,19 +8,19 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** Finds the addresses of a host, which the system's lookup does without any deadline. */
+/** Resolves host names with a deadline, which the system's lookup does not support. */
 public final class HostLookup {
   private HostLookup() {}
 
   /**
-   * Returns the addresses that a name has now.
+   * Returns the current addresses of a host.
    *
-   * @throws IOException if it has none, or the answer did not come in time
+   * @throws IOException if the name does not resolve, or not in time
    */
   public static InetAddress[] addresses(String host, Deadline deadline)
       throws IOException, InterruptedException {
     FutureTask<InetAddress[]> lookup = new FutureTask<>(() -> InetAddress.getAllByName(host));
-    // No virtual thread: the system's lookup would hold its carrier, of which there are few.
+    // Not a virtual thread: the system's lookup would pin one of the few carrier threads.
     Thread.ofPlatform().daemon().name("nccl4j-rendezvous-lookup").start(lookup);
     try {
       return lookup.get(Math.max(1, deadline.remainingNanos()), TimeUnit.NANOSECONDS);

@@ -1,10 +1,10 @@
 package io.nccl4j.internal.rendezvous;
 
 /**
- * A rank that takes part in exchanges.
+ * A rank of a run, as used by the exchange protocols.
  *
  * @param rank from 0 to {@code size - 1}
- * @param size how many ranks there are
- * @param run what tells the run from others in the same place; may be empty
+ * @param size the number of ranks
+ * @param jobId identifies the run among others that use the same endpoint; may be empty
  */
 public record JobRank(int rank, int size, String jobId) {}

@@ -6,9 +6,9 @@ import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.Optional;
 
-/** The backend that a rank will use an id with, as it is announced. Codes are part of protocols. */
+/** The backend that a rank will use an id with. The codes are part of the protocols. */
 public enum RankBackend {
-  /** The rank exchanges an id without saying what for. */
+  /** The rank did not specify a backend. */
   UNKNOWN(0, "an unknown backend"),
   NCCL(1, "NCCL"),
   REFERENCE(2, "the reference backend");
@@ -34,16 +34,16 @@ public enum RankBackend {
   }
 
   /**
-   * Returns the first rank whose backend is not rank 0's, if there is one.
+   * Returns the first rank whose backend differs from rank 0's, if any.
    *
-   * @param backends each rank's backend, rank 0's first; null for ranks that have not come
+   * @param backends each rank's backend, in rank order; null for ranks that have not arrived
    */
   public static Optional<Mismatch> mismatch(RankBackend[] backends) {
     RankBackend zero = backends[0];
     for (int rank = 1; rank < backends.length; rank++) {
-      RankBackend its = backends[rank];
-      if (its != null && its != zero && its != UNKNOWN && zero != UNKNOWN) {
-        return Optional.of(new Mismatch(rank, its, zero));
+      RankBackend other = backends[rank];
+      if (other != null && other != zero && other != UNKNOWN && zero != UNKNOWN) {
+        return Optional.of(new Mismatch(rank, other, zero));
       }
     }
     return Optional.empty();
@@ -52,18 +52,18 @@ public enum RankBackend {
   /**
    * Two ranks that cannot be in one communicator.
    *
-   * @param rank the first rank whose backend is not rank 0's
-   * @param its that rank's backend
-   * @param ofZero rank 0's backend
+   * @param rank the first rank whose backend differs from rank 0's
+   * @param backend that rank's backend
+   * @param rootBackend rank 0's backend
    */
-  public record Mismatch(int rank, RankBackend its, RankBackend ofZero) {
+  public record Mismatch(int rank, RankBackend backend, RankBackend rootBackend) {
     public static final int BYTES = 3 * Integer.BYTES;
 
-    /** Writes a mismatch, or that there is none. */
+    /** Writes a mismatch; rank 0 stands for none. */
     public static void write(Optional<Mismatch> mismatch, ByteBuffer out) {
       out.putInt(mismatch.map(Mismatch::rank).orElse(0));
-      out.putInt(mismatch.map(Mismatch::its).orElse(UNKNOWN).code);
-      out.putInt(mismatch.map(Mismatch::ofZero).orElse(UNKNOWN).code);
+      out.putInt(mismatch.map(Mismatch::backend).orElse(UNKNOWN).code);
+      out.putInt(mismatch.map(Mismatch::rootBackend).orElse(UNKNOWN).code);
     }
 
     public static Optional<Mismatch> read(ByteBuffer in) {
@@ -71,7 +71,7 @@ public enum RankBackend {
       return read.rank == 0 ? Optional.empty() : Optional.of(read);
     }
 
-    /** Throws what every rank gets that has come, if ranks use different backends. */
+    /** Throws the exception for every arrived rank, if ranks use different backends. */
     public static void check(Optional<Mismatch> mismatch) throws ExchangeFailedException {
       if (mismatch.isPresent()) {
         throw new ExchangeFailedException(mismatch.get().toString());
@@ -83,12 +83,12 @@ public enum RankBackend {
       return "rank "
           + rank
           + " uses "
-          + its.text
+          + backend.text
           + " and rank 0 "
-          + ofZero.text
-          + "; all ranks of a communicator need the same backend. Open Backend.nccl() on every rank,"
-          + " or Backend.reference(n). After Backend.auto(), fallbackReason() on the rank with the"
-          + " reference says why it does not use NCCL";
+          + rootBackend.text
+          + "; all ranks of a communicator need the same backend. Open Backend.nccl() on every"
+          + " rank, or Backend.reference(n). After Backend.auto(), fallbackReason() on the rank"
+          + " with the reference backend says why it does not use NCCL";
     }
   }
 }

@@ -4,11 +4,11 @@ import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
 
-/** How sets of ranks read in messages. */
+/** Formats sets of ranks for messages. */
 public final class Ranks {
   private Ranks() {}
 
-  /** Returns such as {@code rank 3} or {@code ranks 1, 4-7}. */
+  /** Returns a text like {@code rank 3} or {@code ranks 1, 4-7}. */
   public static String text(BitSet ranks) {
     List<String> parts = new ArrayList<>();
     for (int first = ranks.nextSetBit(0); first >= 0; ) {
@@ -19,7 +19,7 @@ public final class Ranks {
     return (ranks.cardinality() == 1 ? "rank " : "ranks ") + String.join(", ", parts);
   }
 
-  /** Returns the ranks from 1 on that are not among those present. */
+  /** Returns the ranks from 1 to {@code size - 1} that are not present. */
   public static BitSet missing(BitSet present, int size) {
     BitSet missing = new BitSet(size);
     missing.set(1, size);

@@ -5,11 +5,11 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.HexFormat;
 
-/** 128 bits that stand for one thing and no other: one attempt, one process, one run. */
+/** A 128-bit identifier of an attempt, a process or a run. */
 public record Token(long high, long low) {
   public static final int BYTES = 16;
 
-  /** The token of nothing; no random token comes out so. */
+  /** The null token; {@link #random} never returns it. */
   public static final Token NONE = new Token(0, 0);
 
   public static Token random() {

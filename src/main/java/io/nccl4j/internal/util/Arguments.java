@@ -5,31 +5,29 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 
-/**
- * The checks of arguments that more than one class makes. Messages name argument, value and rule.
- */
+/** Argument checks. Messages name the argument, its value and the rule. */
 public final class Arguments {
   private Arguments() {}
 
-  /** Returns the value; throws if it is less than the least allowed. */
-  public static int atLeast(int value, String argument, int least) {
-    return (int) atLeast((long) value, argument, least);
+  /** Returns the value, or throws if it is less than a minimum. */
+  public static int atLeast(int value, String argument, int min) {
+    return (int) atLeast((long) value, argument, min);
   }
 
-  /** Returns the value; throws if it is less than the least allowed. */
-  public static long atLeast(long value, String argument, long least) {
-    if (value < least) {
+  /** Returns the value, or throws if it is less than a minimum. */
+  public static long atLeast(long value, String argument, long min) {
+    if (value < min) {
       throw new IllegalArgumentException(
-          argument + " is " + value + "; it must be " + least + " or more");
+          argument + " is " + value + "; it must be " + min + " or more");
     }
     return value;
   }
 
-  /** Returns the value; throws if it is not between two others or one of them. */
-  public static int inRange(int value, String argument, int least, int most) {
-    if (value < least || value > most) {
+  /** Returns the value, or throws if it is outside a range; both bounds are inclusive. */
+  public static int inRange(int value, String argument, int min, int max) {
+    if (value < min || value > max) {
       throw new IllegalArgumentException(
-          argument + " is " + value + "; it must be from " + least + " to " + most);
+          argument + " is " + value + "; it must be from " + min + " to " + max);
     }
     return value;
   }
@@ -42,14 +40,14 @@ public final class Arguments {
     }
   }
 
-  /** Throws if the list is null or has null in it. */
+  /** Throws if the list is null or has a null element. */
   public static void noNulls(List<?> list, String argument) {
     copyOf(list, argument);
   }
 
-  /** Returns an immutable copy; throws if the list is null or has null in it. */
+  /** Returns an immutable copy, or throws if the list is null or has a null element. */
   public static <T> List<T> copyOf(List<T> list, String argument) {
-    // Immutable lists refuse to look for null; a copy of them does not.
+    // Immutable lists throw on indexOf(null); a copy does not.
     List<T> copy = new ArrayList<>(Objects.requireNonNull(list, argument));
     int index = copy.indexOf(null);
     if (index >= 0) {

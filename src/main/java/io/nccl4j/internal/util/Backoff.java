@@ -3,11 +3,11 @@ package io.nccl4j.internal.util;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The pauses between two looks at something that another party will change. They grow with the time
- * waited so far, so that the end of a short wait is noticed at once and a long wait costs little.
+ * The pauses between two polls. They grow with the time waited so far, so that the end of a short
+ * wait is detected immediately and a long wait costs little.
  */
 public final class Backoff {
-  /** How much longer than asked a sleep takes. */
+  /** How much longer than requested a sleep takes. */
   private static final long OVERSLEEP_NANOS = 100_000;
 
   private final Deadline deadline;
@@ -24,14 +24,15 @@ public final class Backoff {
   }
 
   /**
-   * Returns pauses between queries of a device or a native library: each at most 2 % of the time
-   * waited so far, and 1 ms. A sleep cannot be so short at first, and the thread yields instead.
+   * Returns pauses between queries of a device or a native library: each is at most 2 % of the time
+   * waited so far, and at most 1 ms. Where a sleep would be longer than that, the thread yields
+   * instead.
    */
   public static Backoff betweenQueries(Deadline deadline) {
     return new Backoff(deadline, 50, 0, 1);
   }
 
-  /** Returns pauses between looks at a file or a store that other processes write to. */
+  /** Returns pauses between polls of a file or a store that other processes write. */
   public static Backoff betweenLooks(Deadline deadline) {
     return new Backoff(deadline, 1, 1, 50);
   }
@@ -42,12 +43,12 @@ public final class Backoff {
   }
 
   /**
-   * Pauses, but no longer than until the deadline.
+   * Pauses, but not beyond the deadline.
    *
    * @return false, without a pause, if the deadline has passed
    * @throws InterruptedException if the thread was interrupted and the pause is a sleep
    */
-  @SuppressWarnings("ThreadPriorityCheck") // Others may need the processor for what is waited for.
+  @SuppressWarnings("ThreadPriorityCheck") // The awaited work may need the processor.
   public boolean pause() throws InterruptedException {
     long left = deadline.remainingNanos();
     if (left <= 0) {
@@ -62,7 +63,7 @@ public final class Backoff {
     return true;
   }
 
-  /** Returns how long to sleep after a wait of so long; 0 or less if a sleep would take longer. */
+  /** Returns how long to sleep after a given wait; 0 or less if a sleep would take longer. */
   long sleepNanos(long waited) {
     return Math.clamp(waited / pausesPerWait, shortestNanos, longestNanos) - OVERSLEEP_NANOS;
   }

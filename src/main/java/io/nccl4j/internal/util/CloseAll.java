@@ -2,13 +2,11 @@ package io.nccl4j.internal.util;
 
 import java.util.List;
 
-/** Does several steps although some fail, and keeps what failed. */
+/** Runs every step even if some fail; keeps all failures. */
 public final class CloseAll {
   private CloseAll() {}
 
-  /**
-   * Does all steps; then throws the first failure, if any, with the later ones suppressed in it.
-   */
+  /** Runs all steps, then throws the first failure, if any, with the others suppressed. */
   public static void all(List<Runnable> steps) {
     Throwable first = null;
     for (Runnable step : steps) {
@@ -30,7 +28,7 @@ public final class CloseAll {
     }
   }
 
-  /** Does a step after a failure; what it throws is suppressed in that failure. */
+  /** Runs a step after a failure, and adds its exception to that failure as suppressed. */
   public static void after(Throwable failure, Runnable step) {
     try {
       step.run();
@@ -40,8 +38,8 @@ public final class CloseAll {
   }
 
   /**
-   * Adds a failure to an earlier one. They can be the same: where there is no memory for another
-   * OutOfMemoryError, Java throws one that it has kept for that.
+   * Adds a failure to an earlier one as suppressed. They can be the same object: if memory is
+   * exhausted, Java throws a preallocated OutOfMemoryError.
    */
   public static void suppress(Throwable failure, Throwable another) {
     if (another != failure) {

@@ -3,17 +3,17 @@ package io.nccl4j.internal.util;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 
-/** A point in time by which a wait ends, on the clock that never jumps. */
+/** The point in time by which a wait ends, on the monotonic clock. */
 public final class Deadline {
-  /** Enough for any wait, and far from overflowing the clock: some 146 years. */
-  private static final long LONGEST_NANOS = Long.MAX_VALUE / 2;
+  /** About 146 years: enough for any wait, and too short to overflow the clock. */
+  private static final long MAX_NANOS = Long.MAX_VALUE / 2;
 
   private final Duration timeout;
   private final long end;
 
   private Deadline(Duration timeout) {
     this.timeout = timeout;
-    this.end = System.nanoTime() + Math.min(TimeUnit.NANOSECONDS.convert(timeout), LONGEST_NANOS);
+    this.end = System.nanoTime() + Math.min(TimeUnit.NANOSECONDS.convert(timeout), MAX_NANOS);
   }
 
   /** Returns the deadline of a wait that starts now. */
@@ -21,19 +21,19 @@ public final class Deadline {
     return new Deadline(timeout);
   }
 
-  /** Returns a deadline that comes after so long, or with this one if that is earlier. */
-  public Deadline orAfter(Duration sooner) {
-    return remainingNanos() > sooner.toNanos()
-        ? new Deadline(sooner)
+  /** Returns the earlier of this deadline and one after a given time. */
+  public Deadline orAfter(Duration other) {
+    return remainingNanos() > other.toNanos()
+        ? new Deadline(other)
         : new Deadline(Duration.ofNanos(Math.max(1, remainingNanos())));
   }
 
-  /** Returns how long the whole wait may be. */
+  /** Returns the length of the whole wait. */
   public Duration timeout() {
     return timeout;
   }
 
-  /** Returns the rest; 0 or less once the deadline has passed. */
+  /** Returns the remaining time; 0 or less once the deadline has passed. */
   public long remainingNanos() {
     return end - System.nanoTime();
   }
@@ -44,8 +44,8 @@ public final class Deadline {
   }
 
   /**
-   * Returns the rest, rounded up, as sockets and monitors take it: at least 1, since they take 0
-   * for no limit.
+   * Returns the remaining time, rounded up, for sockets and monitors. At least 1, since they treat
+   * 0 as no limit.
    */
   public int remainingMillis() {
     long millis = TimeUnit.NANOSECONDS.toMillis(remainingNanos()) + 1;

@@ -3,14 +3,14 @@ package io.nccl4j.internal.util;
 import java.io.IOException;
 import java.util.concurrent.CancellationException;
 
-/** What the library does with the interrupts of threads that wait in it. */
+/** Handles interrupts of threads that wait in the library. */
 public final class Interrupts {
   private Interrupts() {}
 
   /** A wait that an interrupt ends. */
   @FunctionalInterface
   public interface Wait<X extends Exception> {
-    /** Waits until what is waited for has happened; can be repeated after an interrupt. */
+    /** Waits until the awaited condition is met; can be repeated after an interrupt. */
     void await() throws InterruptedException, X;
   }
 
@@ -21,7 +21,7 @@ public final class Interrupts {
     T get() throws InterruptedException, X;
   }
 
-  /** Waits although the thread is interrupted; the interrupt is kept for later. */
+  /** Waits uninterruptibly. An interrupt is restored afterwards. */
   public static <X extends Exception> void awaitUninterruptibly(Wait<X> wait) throws X {
     getUninterruptibly(
         () -> {
@@ -30,7 +30,7 @@ public final class Interrupts {
         });
   }
 
-  /** Waits for a result although the thread is interrupted; the interrupt is kept for later. */
+  /** Waits for a result uninterruptibly. An interrupt is restored afterwards. */
   public static <T, X extends Exception> T getUninterruptibly(Outcome<T, X> wait) throws X {
     boolean interrupted = false;
     try {
@@ -48,15 +48,15 @@ public final class Interrupts {
     }
   }
 
-  /** Returns what an interrupted wait for a function throws; sets the interrupt flag again. */
+  /** Returns the exception for an interrupted wait, and restores the interrupt status. */
   public static CancellationException cancelled(String function) {
     Thread.currentThread().interrupt();
     return new CancellationException("interrupted while waiting for " + function);
   }
 
   /**
-   * Returns the exception for an interrupt that has ended an access to a file or a connection;
-   * clears the interrupt flag, as every method does that throws it.
+   * Returns the exception for an interrupt that has ended an access to a file or a connection.
+   * Clears the interrupt status, as every method that throws it does.
    */
   public static InterruptedException during(String access, IOException cause) {
     Thread.interrupted();

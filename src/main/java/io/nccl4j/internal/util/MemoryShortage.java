@@ -4,44 +4,44 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
 /**
- * What a thread of the library does when it has no memory for a step that others wait for. It
- * repeats the step until the program has freed some: a thread that ended instead would leave those
- * that wait for it without an answer.
+ * Retries for library threads that run out of memory in a step that others wait for. Such a thread
+ * repeats the step until the program has freed memory; if it ended instead, the others would wait
+ * indefinitely.
  */
 public final class MemoryShortage {
   private static final long PAUSE_MILLIS = 10;
-  private static final long LONGEST_NANOS = TimeUnit.SECONDS.toNanos(30);
+  private static final long MAX_NANOS = TimeUnit.SECONDS.toNanos(30);
 
   private MemoryShortage() {}
 
   /**
-   * Pauses before a step is repeated; allocates nothing.
+   * Pauses before a step is repeated. Allocates nothing.
    *
-   * @param shortage what the step has failed with
+   * @param shortage the failure of the step
    * @param since the {@link System#nanoTime} of the first attempt
    * @throws OutOfMemoryError the shortage, if it has lasted for 30 seconds
    */
   public static void pause(OutOfMemoryError shortage, long since) {
-    if (System.nanoTime() - since > LONGEST_NANOS) {
+    if (System.nanoTime() - since > MAX_NANOS) {
       throw shortage;
     }
     pause();
   }
 
-  /** Pauses before a step is repeated for as long as it takes; allocates nothing. */
+  /** Pauses before a step that is repeated without a limit. Allocates nothing. */
   public static void pause() {
     try {
       Thread.sleep(PAUSE_MILLIS);
     } catch (InterruptedException _) {
-      // The threads that come here are the library's own; an interrupt of one asks for nothing.
+      // Only library threads call this; an interrupt has no meaning for them.
     }
   }
 
   /**
-   * Completes a stage with a failure, as soon as there is memory for that.
+   * Completes a stage with a failure, once there is enough memory.
    *
    * @param stage the stage
-   * @param failure the reason that its dependents get
+   * @param failure the failure
    */
   public static void fail(CompletableFuture<?> stage, Throwable failure) {
     long since = System.nanoTime();

@@ -3,7 +3,7 @@ package io.nccl4j.internal.util;
 import java.util.BitSet;
 import java.util.Set;
 
-/** Sets of ranks, as bits. */
+/** Sets of ranks as bit sets. */
 public final class RankSets {
   private RankSets() {}
 
@@ -20,7 +20,7 @@ public final class RankSets {
     return bits;
   }
 
-  /** Names ranks, such as {@code rank 3} or {@code ranks 1, 2}. */
+  /** Describes ranks, such as {@code rank 3} or {@code ranks 1, 2}. */
   public static String describe(BitSet ranks) {
     String list = ranks.toString();
     return (ranks.cardinality() == 1 ? "rank " : "ranks ") + list.substring(1, list.length() - 1);

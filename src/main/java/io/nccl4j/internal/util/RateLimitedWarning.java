@@ -5,8 +5,8 @@ import java.util.function.LongSupplier;
 import org.apache.logging.log4j.Logger;
 
 /**
- * Counts events of one kind, which others can cause as often as they like, so that they are logged
- * once a minute. Thread-safe.
+ * Logs events of one kind at most once a minute, with their count. For events that remote processes
+ * can cause at any rate. Thread-safe.
  */
 public final class RateLimitedWarning {
   private static final long INTERVAL_NANOS = TimeUnit.MINUTES.toNanos(1);
@@ -16,7 +16,7 @@ public final class RateLimitedWarning {
   private long lastLogged;
   private long unlogged;
 
-  /** Makes a counter that has seen nothing. */
+  /** Creates a counter. */
   public RateLimitedWarning() {
     this(System::nanoTime);
   }
@@ -26,11 +26,10 @@ public final class RateLimitedWarning {
   }
 
   /**
-   * Counts one event, and logs it with their number unless the last warning is less than a minute
-   * old.
+   * Counts one event, and logs the count unless the last warning is less than a minute old.
    *
-   * <p>A logger may fail too, for want of memory or of files to open. That must not end the thread
-   * that listens, so the warning is then tried again with the next event.
+   * <p>A logger may fail too, for lack of memory or file descriptors. That must not end the
+   * listening thread, so the next event retries the warning.
    *
    * @param text what happened; not a pattern, since the first pattern of a process makes Log4j open
    *     files
@@ -42,7 +41,7 @@ public final class RateLimitedWarning {
       return;
     }
     try {
-      logger.warn(unlogged == 1 ? text : text + " (" + unlogged + " such since the last warning)");
+      logger.warn(unlogged == 1 ? text : text + " (" + unlogged + " since the last warning)");
     } catch (RuntimeException | Error e) {
       return;
     }

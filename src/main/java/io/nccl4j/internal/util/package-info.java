@@ -1,7 +1,6 @@
 /**
- * Plain Java that every package of the library may use: checks of arguments, deadlines, the pauses
- * of a wait and its interrupts, steps that are all done although some fail, what to do while memory
- * is short, and warnings that do not flood a log. Depends on nothing else of the library. Not
- * exported.
+ * Utilities for every package of the library: argument checks, deadlines, back-off, interrupts,
+ * clean-up that survives failures, retries after memory shortage, and rate-limited warnings.
+ * Depends on no other package of the library. Not exported.
  */
 package io.nccl4j.internal.util;

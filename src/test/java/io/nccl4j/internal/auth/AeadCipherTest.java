@@ -20,7 +20,7 @@ class AeadCipherTest {
   }
 
   @Test
-  void messagesOpenInTheirOrderAlone() throws Exception {
+  void messagesOpenInOrderOnly() throws Exception {
     AeadCipher sender = keys(1, 2).toAcceptor();
     byte[] first = sender.seal(HELLO, NONE);
     byte[] second = sender.seal(HELLO, NONE);
@@ -32,9 +32,9 @@ class AeadCipherTest {
     assertThrows(AEADBadTagException.class, () -> keys(1, 2).toAcceptor().open(second, NONE));
   }
 
-  /** As an error while there is no memory: nothing was sent, so nothing is missing. */
+  /** As after an error when memory is exhausted: no message was sent, so none is missing. */
   @Test
-  void messageThatCouldNotBeSealedIsNotCounted() throws Exception {
+  void failedSealIsNotCounted() throws Exception {
     AeadCipher sender = keys(1, 2).toAcceptor();
     assertThrows(IllegalArgumentException.class, () -> sender.seal(null, NONE));
     byte[] sealed = sender.seal(HELLO, NONE);
@@ -42,7 +42,7 @@ class AeadCipherTest {
   }
 
   @Test
-  void nothingOpensInTheOtherDirectionOrContext() {
+  void otherDirectionOrContextDoesNotOpen() {
     byte[] sealed = keys(1, 2).toAcceptor().seal(HELLO, NONE);
     assertThrows(AEADBadTagException.class, () -> keys(1, 2).toConnector().open(sealed, NONE));
     assertThrows(AEADBadTagException.class, () -> keys(1, 2).toAcceptor().open(sealed, HELLO));
@@ -51,7 +51,7 @@ class AeadCipherTest {
   }
 
   @Test
-  void proofIsForItsLabelAndConnection() {
+  void proofIsBoundToLabelAndConnection() {
     byte[] proof = keys(1, 2).proof("label", HELLO);
     assertTrue(keys(1, 2).isProof(proof, "label", HELLO));
     assertFalse(keys(1, 2).isProof(proof, "other", HELLO));

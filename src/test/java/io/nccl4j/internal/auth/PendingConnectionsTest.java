@@ -14,7 +14,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class PendingConnectionsTest {
   @Test
-  void fullSetHasRoomOnceTheOldestHadItsTime() throws Exception {
+  void fullSetAcceptsAfterTheGraceOfTheOldest() throws Exception {
     Duration grace = Duration.ofMillis(200);
     PendingConnections<String> pending = new PendingConnections<>(2, grace);
     pending.add("a");
@@ -30,7 +30,7 @@ class PendingConnectionsTest {
   }
 
   @Test
-  void connectionThatProvesItselfMakesRoom() {
+  void authenticatedConnectionFreesItsPlace() {
     PendingConnections<String> pending = new PendingConnections<>(1, Duration.ofHours(1));
     pending.add("a");
     assertTrue(pending.nanosUntilRoom() > 0);
@@ -42,7 +42,7 @@ class PendingConnectionsTest {
 
   @ParameterizedTest
   @ValueSource(strings = {"0", "-1", "65537", "many"})
-  void limitOutOfRangeIsRefusedByItsName(String value) {
+  void limitOutOfRangeIsRefused(String value) {
     String text =
         limit(value, () -> assertThrows(IllegalArgumentException.class, PendingConnections::limit))
             .getMessage();
@@ -50,13 +50,13 @@ class PendingConnectionsTest {
   }
 
   @Test
-  void limitIsWhatThePropertySays() {
+  void limitIsReadFromTheProperty() {
     int limit = limit("5", PendingConnections::limit);
     assertEquals(5, limit);
   }
 
   @Test
-  void blankPropertyMeansTheDefaultLimit() {
+  void blankPropertySetsTheDefaultLimit() {
     int limit = limit("", PendingConnections::limit);
     assertEquals(64, limit);
   }

@@ -11,26 +11,26 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class BackoffTest {
-  /** What a look and its pause take without a sleep. */
-  private static final long LOOK_NANOS = 500;
+  /** The duration of a poll and its pause without a sleep. */
+  private static final long POLL_NANOS = 500;
 
-  /** How much longer than asked a sleep takes on Linux, or a little more. */
+  /** How much longer than requested a sleep takes on Linux, rounded up. */
   private static final long OVERSLEEP_NANOS = 80_000;
 
   private static final Deadline LATER = Deadline.after(Duration.ofHours(1));
 
   private long longestSleep;
-  private int looks;
+  private int polls;
 
   /**
-   * Waits for what takes so long, in a time that only looks and sleeps advance; returns how much
-   * later its end is noticed.
+   * Simulates a wait of a given duration, in a time that only polls and sleeps advance. Returns the
+   * delay until its end is detected.
    */
   private long overshoot(Backoff backoff, Duration duration) {
     long waited = 0;
     while (waited < duration.toNanos()) {
-      looks++;
-      waited += LOOK_NANOS;
+      polls++;
+      waited += POLL_NANOS;
       long sleep = backoff.sleepNanos(waited);
       if (sleep > 0) {
         waited += sleep + OVERSLEEP_NANOS;
@@ -42,23 +42,23 @@ class BackoffTest {
 
   @ParameterizedTest
   @ValueSource(longs = {40, 100, 130, 400, 800, 1000, 2000, 6400, 13_000, 51_000, 400_000})
-  void endIsNoticedWithinTwoPercent(long micros) {
+  void endIsDetectedWithinTwoPercent(long micros) {
     long nanos = micros * 1000;
     long overshoot = overshoot(Backoff.betweenQueries(LATER), Duration.ofNanos(nanos));
     assertTrue(
-        overshoot <= nanos / 50 + LOOK_NANOS,
+        overshoot <= nanos / 50 + POLL_NANOS,
         () -> "noticed %.1f us after %d us".formatted(overshoot / 1e3, micros));
   }
 
   @Test
   void longWaitMostlySleeps() {
     overshoot(Backoff.betweenQueries(LATER), Duration.ofSeconds(20));
-    assertTrue(looks < 40_000, () -> looks + " looks");
+    assertTrue(polls < 40_000, () -> polls + " polls");
     assertTrue(longestSleep <= 1_000_000 + OVERSLEEP_NANOS, () -> longestSleep + " ns");
   }
 
   @Test
-  void attemptsGrowFromTheShortestPauseToTheLongest() {
+  void pausesGrowFromShortestToLongest() {
     Backoff backoff = Backoff.betweenAttempts(LATER);
     assertEquals(9_900_000, backoff.sleepNanos(0));
     assertEquals(39_900_000, backoff.sleepNanos(40_000_000));

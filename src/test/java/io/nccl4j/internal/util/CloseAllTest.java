@@ -17,7 +17,7 @@ class CloseAllTest {
   }
 
   @Test
-  void everyStepIsDoneAndTheFirstFailureThrown() {
+  void everyStepRunsAndTheFirstFailureIsThrown() {
     IllegalStateException first = new IllegalStateException("first");
     IllegalStateException second = new IllegalStateException("second");
     List<String> done = new ArrayList<>();
@@ -29,16 +29,16 @@ class CloseAllTest {
   }
 
   @Test
-  void failureOfAStepAfterAnotherIsSuppressed() {
+  void laterFailureIsSuppressed() {
     IllegalStateException failure = new IllegalStateException("failure");
     IllegalStateException another = new IllegalStateException("another");
     CloseAll.after(failure, fail(another));
     assertArrayEquals(new Throwable[] {another}, failure.getSuppressed());
   }
 
-  /** Without memory for another, Java throws the same error each time. */
+  /** If memory is exhausted, Java throws the same error each time. */
   @Test
-  void errorThatIsThrownTwiceIsNotSuppressedInItself() {
+  void sameErrorIsNotSuppressedInItself() {
     OutOfMemoryError shared = new OutOfMemoryError("Java heap space");
     Runnable failing =
         () -> {

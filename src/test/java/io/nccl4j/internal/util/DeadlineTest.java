@@ -9,7 +9,7 @@ import org.junit.jupiter.api.Test;
 
 class DeadlineTest {
   @Test
-  void passedDeadlineStillHasAMillisecondForMonitors() {
+  void passedDeadlineHasOneMillisecondForMonitors() {
     Deadline deadline = Deadline.after(Duration.ZERO);
     assertTrue(deadline.passed());
     assertTrue(deadline.remainingNanos() <= 0);
@@ -26,7 +26,7 @@ class DeadlineTest {
   }
 
   @Test
-  void soonerOfTwoDeadlinesCounts() {
+  void earlierDeadlineApplies() {
     Deadline hour = Deadline.after(Duration.ofHours(1));
     assertEquals(Duration.ofMinutes(1), hour.orAfter(Duration.ofMinutes(1)).timeout());
     assertTrue(hour.orAfter(Duration.ofHours(2)).timeout().compareTo(Duration.ofHours(1)) <= 0);

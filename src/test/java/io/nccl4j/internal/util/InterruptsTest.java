@@ -28,7 +28,7 @@ class InterruptsTest {
   }
 
   @Test
-  void undisturbedWaitLeavesNoInterrupt() {
+  void uninterruptedWaitSetsNoInterrupt() {
     Interrupts.awaitUninterruptibly(() -> Thread.sleep(1));
     assertFalse(Thread.interrupted());
   }
@@ -51,7 +51,7 @@ class InterruptsTest {
   }
 
   @Test
-  void cancelledWaitSetsTheInterruptAgain() {
+  void cancelledWaitRestoresTheInterrupt() {
     assertEquals(
         "interrupted while waiting for ncclCommAbort",
         Interrupts.cancelled("ncclCommAbort").getMessage());

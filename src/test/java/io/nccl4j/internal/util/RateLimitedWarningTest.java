@@ -35,7 +35,7 @@ class RateLimitedWarningTest {
   }
 
   @Test
-  void eventsOfOneMinuteAreLoggedOnceWithTheirNumber() {
+  void eventsOfOneMinuteAreLoggedOnceWithACount() {
     event(0);
     event(1);
     event(58);
@@ -43,19 +43,16 @@ class RateLimitedWarningTest {
     event(1);
     event(60);
     assertEquals(
-        List.of(
-            "warn: it failed",
-            "warn: it failed (3 such since the last warning)",
-            "warn: it failed"),
+        List.of("warn: it failed", "warn: it failed (3 since the last warning)", "warn: it failed"),
         logged);
   }
 
   @Test
-  void failedLoggerIsTriedAgainWithTheNextEvent() {
+  void nextEventRetriesAFailedLogger() {
     loggerFails = true;
     event(0);
     loggerFails = false;
     event(1);
-    assertEquals(List.of("warn: it failed (2 such since the last warning)"), logged);
+    assertEquals(List.of("warn: it failed (2 since the last warning)"), logged);
   }
 }

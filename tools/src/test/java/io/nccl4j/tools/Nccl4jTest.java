@@ -40,8 +40,7 @@ class Nccl4jTest {
   void unknownToolIsNamed() throws Exception {
     FinishedProgram ended = run("pref", "--help");
     assertEquals(2, ended.status());
-    assertTrue(
-        ended.output().startsWith("nccl4j: unknown tool 'pref'\nusage: "), ended.output());
+    assertTrue(ended.output().startsWith("nccl4j: unknown tool 'pref'\nusage: "), ended.output());
   }
 
   @Test

@@ -9,19 +9,18 @@ import io.nccl4j.libtorch.Libtorch;
 import java.lang.ref.Reference;
 import java.util.Objects;
 
-/** NDArrays of DJL's PyTorch engine as buffers of nccl4j. Any thread may use them. */
+/** Wraps NDArrays of DJL's PyTorch engine as nccl4j buffers. Thread-safe. */
 public final class NDArrayBuffers {
   private NDArrayBuffers() {}
 
   /**
-   * Makes an array's memory a buffer, without a copy: what {@link Libtorch#buffer} promises, the
-   * array's own life included. The array, or its {@code NDManager}, may be closed while the buffer
-   * is in use.
+   * Wraps an array's memory as a buffer, without a copy, as {@link Libtorch#buffer} does. The
+   * array, or its {@code NDManager}, may be closed while the buffer is in use.
    *
    * @param array a dense, contiguous array of the PyTorch engine
-   * @param name what to call the array in messages, such as {@code layer1.weight}
-   * @param comm whose rank will use the buffer: on NCCL the array must be on its device, on the
-   *     reference in host memory
+   * @param name the array's name in messages, such as {@code layer1.weight}
+   * @param comm the communicator of the rank that uses the buffer: on NCCL the array must be on its
+   *     device, on the reference backend in host memory
    * @return a buffer of all elements in row-major order, for the caller to close
    * @throws IllegalArgumentException if the array is of another engine, closed, of a type that NCCL
    *     lacks, on another device, not strided (sparse, mkldnn) or not contiguous
@@ -40,17 +39,17 @@ public final class NDArrayBuffers {
     try {
       return Libtorch.loaded().buffer(tensor.getHandle(), name, comm);
     } finally {
-      // Its deallocator must not run before libtorch has counted our reference.
+      // The array must stay reachable until libtorch has taken our reference.
       Reference.reachabilityFence(array);
     }
   }
 
   /**
-   * Wraps the stream on which PyTorch enqueues this thread's work now: what {@link
-   * Libtorch#currentStream} promises.
+   * Wraps the stream on which PyTorch currently enqueues this thread's work, as {@link
+   * Libtorch#currentStream} does.
    *
-   * @param comm a communicator of NCCL, whose device is meant
-   * @return the stream, for the caller to close; PyTorch's own is left alone by that
+   * @param comm an NCCL communicator, which determines the device
+   * @return the stream, for the caller to close; this does not close PyTorch's stream
    * @throws IllegalStateException if PyTorch's CUDA part is not loaded
    */
   public static Stream currentStream(Communicator comm) {

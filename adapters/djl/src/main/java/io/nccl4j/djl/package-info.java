@@ -1,2 +1,2 @@
-/** NDArrays of DJL, on its PyTorch engine, as buffers. */
+/** NDArrays of DJL's PyTorch engine as nccl4j buffers. */
 package io.nccl4j.djl;

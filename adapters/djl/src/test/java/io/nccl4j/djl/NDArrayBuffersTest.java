@@ -17,17 +17,17 @@ import java.nio.FloatBuffer;
 import org.junit.jupiter.api.Test;
 
 /**
- * NDArrays of DJL's PyTorch engine: what the ranks exchange are the arrays' own bytes. Its libtorch
- * is older than that of the other tests and has fewer functions.
+ * NDArrays of DJL's PyTorch engine share their memory with buffers. DJL's libtorch is older than
+ * that of the other tests and has fewer functions.
  */
 class NDArrayBuffersTest {
-  private static String refused(NDArray array, Communicator comm) {
+  private static String messageFor(NDArray array, Communicator comm) {
     return assertThrows(IllegalArgumentException.class, () -> NDArrayBuffers.of(array, "w", comm))
         .getMessage();
   }
 
   @Test
-  void theFrameworkReadsWhatTheRanksHaveSummed() throws Exception {
+  void arrayHasTheResultOfAnAllReduce() throws Exception {
     TwoRanks.run(
         (comm, stream) -> {
           try (NDManager manager = NDManager.newBaseManager()) {
@@ -42,7 +42,7 @@ class NDArrayBuffersTest {
   }
 
   @Test
-  void whatTheFrameworkWritesTheBufferHas() throws Exception {
+  void bufferHasTheArraysValues() throws Exception {
     TwoRanks.one(
         (comm, stream) -> {
           try (NDManager manager = NDManager.newBaseManager()) {
@@ -57,7 +57,7 @@ class NDArrayBuffersTest {
   }
 
   @Test
-  void anArrayMayLeaveItsManagerWhileItsBufferIsInUse() throws Exception {
+  void managerMayBeClosedWhileABufferIsInUse() throws Exception {
     TwoRanks.run(
         (comm, stream) -> {
           Buffer buffer;
@@ -67,7 +67,7 @@ class NDArrayBuffersTest {
                     manager.full(new Shape(1 << 16), comm.rank() + 1, DataType.FLOAT32), "w", comm);
           }
           try (NDManager manager = NDManager.newBaseManager()) {
-            // Would take the freed memory.
+            // Would reuse the memory if it had been freed.
             NDArray other = manager.full(new Shape(1 << 16), 7, DataType.FLOAT32);
             comm.allReduce(buffer, buffer, ReduceOp.SUM, stream);
             stream.synchronize();
@@ -79,26 +79,26 @@ class NDArrayBuffersTest {
   }
 
   @Test
-  void anArrayThatCannotBeUsedIsRefusedByItsName() throws Exception {
+  void unsupportedArrayIsRejectedByName() throws Exception {
     TwoRanks.one(
         (comm, stream) -> {
           try (NDManager manager = NDManager.newBaseManager()) {
             NDArray matrix = manager.ones(new Shape(2, 3));
             assertEquals(
-                "tensor w has sizes [3, 2] and strides [1, 3]; its elements must lie one after"
-                    + " another, as after contiguous()",
-                refused(matrix.transpose(), comm));
+                "tensor w has sizes [3, 2] and strides [1, 3]; it must be contiguous, as after"
+                    + " contiguous()",
+                messageFor(matrix.transpose(), comm));
             assertEquals(
                 "tensor w has the element type bool, which NCCL does not have; convert it first",
-                refused(manager.ones(new Shape(2), DataType.BOOLEAN), comm));
+                messageFor(manager.ones(new Shape(2), DataType.BOOLEAN), comm));
             matrix.close();
-            assertEquals("array w was closed", refused(matrix, comm));
+            assertEquals("array w was closed", messageFor(matrix, comm));
           }
         });
   }
 
   @Test
-  void aSparseArrayIsRefused() throws Exception {
+  void sparseArrayIsRejected() throws Exception {
     TwoRanks.one(
         (comm, stream) -> {
           try (NDManager manager = NDManager.newBaseManager()) {
@@ -107,7 +107,7 @@ class NDArrayBuffersTest {
                     FloatBuffer.wrap(new float[] {1, 2}),
                     new long[][] {{0, 1}, {1, 0}},
                     new Shape(2, 2));
-            String message = refused(sparse, comm);
+            String message = messageFor(sparse, comm);
             assertTrue(message.contains("strides [0, 0]"), message);
           }
         });

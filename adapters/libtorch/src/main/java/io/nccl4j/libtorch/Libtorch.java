@@ -19,10 +19,10 @@ import java.util.Objects;
 import java.util.stream.Collectors;
 
 /**
- * The libtorch of this process, through its stable C functions: whatever Java framework has loaded
- * it, its tensors become buffers without a copy. A framework is supported if it can tell the
- * address of its {@code at::Tensor}, which libtorch calls an {@code AtenTensorHandle}. Any thread
- * may use it.
+ * A libtorch that a Java framework has loaded into this process. It wraps the framework's tensors
+ * as buffers without a copy, through libtorch's stable C functions. A framework is supported if it
+ * exposes the address of its {@code at::Tensor}, which libtorch calls an {@code AtenTensorHandle}.
+ * Thread-safe.
  */
 public final class Libtorch {
   private static final String CPU = "libtorch_cpu.so";
@@ -43,12 +43,11 @@ public final class Libtorch {
   }
 
   /**
-   * {@return the libtorch that this process has loaded, found among its mapped files; none is
-   * loaded here}
+   * {@return the libtorch that this process has loaded, found among its mapped files} This method
+   * does not load a library.
    *
-   * @throws LibraryNotFoundException if it has loaded none yet
-   * @throws IllegalStateException if it has loaded more than one: only {@link #at} then tells them
-   *     apart
+   * @throws LibraryNotFoundException if no libtorch is loaded
+   * @throws IllegalStateException if more than one is loaded; use {@link #at} then
    */
   public static Libtorch loaded() {
     Libtorch found = loaded;
@@ -67,26 +66,26 @@ public final class Libtorch {
       throw new IllegalStateException(
           "this process has loaded more than one libtorch, "
               + files.stream().map(Path::toString).collect(Collectors.joining(" and "))
-              + "; name the one of the tensors with Libtorch.at");
+              + "; select one with Libtorch.at");
     }
     return files.getFirst();
   }
 
   /**
-   * Takes a certain libtorch, and loads it if this process has not.
+   * Uses the libtorch at a path, loading it if necessary.
    *
    * @param path the file {@code libtorch_cpu.so}, or a link to it
-   * @return that libtorch
-   * @throws LibraryNotFoundException if the file is not there or cannot be loaded
+   * @return the libtorch
+   * @throws LibraryNotFoundException if the file does not exist or cannot be loaded
    */
-  @SuppressWarnings("restricted") // Finding native functions is what this class is for.
+  @SuppressWarnings("restricted") // Looks up native functions.
   public static Libtorch at(Path path) {
     Objects.requireNonNull(path, "path");
     if (!Files.exists(path)) {
       throw notFound("argument path", path.toString(), "there is no such file");
     }
     try {
-      // What is mapped, the CUDA part too, is known by its real path.
+      // Mapped files, including the CUDA part, are listed by their real paths.
       Path real = path.toRealPath();
       return new Libtorch(SymbolLookup.libraryLookup(real, Arena.global()), real);
     } catch (IOException | IllegalArgumentException e) {
@@ -98,31 +97,31 @@ public final class Libtorch {
     return new LibraryNotFoundException(
         "torch_cpu",
         List.of(new Attempt(source, location, reason)),
-        "Let the framework make a tensor first, which loads " + CPU + ".");
+        "Create a tensor in the framework first, which loads " + CPU + ".");
   }
 
-  /** {@return the file that the functions are in, by its real path} */
+  /** {@return the real path of the library file} */
   public Path path() {
     return path;
   }
 
   /**
-   * Makes a tensor's memory a buffer, without a copy: the same bytes, seen by both.
+   * Wraps a tensor's memory as a buffer, without a copy: tensor and buffer share the same bytes.
    *
-   * <p>The buffer keeps the tensor's memory alive by a reference of its own, as another variable in
-   * the framework would: the framework may close or forget its tensor at once. {@link Buffer#close}
-   * gives that reference back, when no stream uses the buffer any more; until then the memory is
-   * not freed. What gives the tensor <i>other</i> memory ({@code set_data}, {@code resize_}) is not
-   * seen by the buffer, and what is written through the buffer is not seen by the version counters
-   * of automatic differentiation.
+   * <p>The buffer holds its own reference to the tensor's memory, like another variable in the
+   * framework: the framework may close or drop its tensor at once. {@link Buffer#close} releases
+   * that reference once no stream uses the buffer any more; until then the memory is not freed. The
+   * buffer does not follow operations that give the tensor other memory ({@code set_data}, {@code
+   * resize_}), and writes through the buffer do not update the version counters of automatic
+   * differentiation.
    *
-   * <p>Nothing is waited for. On CUDA, the framework has enqueued its work on its own current
-   * stream: see {@link #currentStream}. On the reference it has done it.
+   * <p>This method does not wait for the framework's work. On CUDA that work is enqueued on the
+   * framework's current stream, see {@link #currentStream}; on CPUs it is already complete.
    *
-   * @param tensor the address of the {@code at::Tensor}, which nobody frees during this call
-   * @param name what to call the tensor in messages, such as {@code layer1.weight}
-   * @param comm whose rank will use the buffer: on NCCL the tensor must be on its device, on the
-   *     reference in host memory
+   * @param tensor the address of the {@code at::Tensor}, which must not be freed during this call
+   * @param name the tensor's name in messages, such as {@code layer1.weight}
+   * @param comm the communicator of the rank that uses the buffer: on NCCL the tensor must be on
+   *     its device, on the reference backend in host memory
    * @return a buffer of all elements in row-major order, for the caller to close
    * @throws IllegalArgumentException if the address is 0, or the tensor is undefined, of a type
    *     that NCCL lacks, such as complex, quantized, bool or int16, on another device, not strided
@@ -134,27 +133,27 @@ public final class Libtorch {
     Objects.requireNonNull(comm, "comm");
     if (tensor == 0) {
       throw new IllegalArgumentException(
-          "tensor " + name + " has the address 0; it was closed, or never made");
+          "tensor " + name + " has the address 0; it was closed or never created");
     }
     Tensor facts = new Tensor(shim, tensor, name);
     facts.checkDefined();
     DataType type = facts.dataType();
     facts.checkDevice(comm);
     facts.checkContiguous();
-    long own = shim.askLong("aoti_torch_new_tensor_handle", tensor);
+    long reference = shim.getLong("aoti_torch_new_tensor_handle", tensor);
     try {
-      return view(facts, type, comm, () -> release(own));
-    } catch (RuntimeException | Error refused) {
-      release(own);
-      throw refused;
+      return view(facts, type, comm, () -> release(reference));
+    } catch (RuntimeException | Error cause) {
+      release(reference);
+      throw cause;
     }
   }
 
-  private void release(long own) {
-    shim.describe("aoti_torch_delete_tensor_object", own);
+  private void release(long reference) {
+    shim.call("aoti_torch_delete_tensor_object", reference);
   }
 
-  @SuppressWarnings("restricted") // libtorch says how long the memory is.
+  @SuppressWarnings("restricted") // The size comes from libtorch.
   private static Buffer view(Tensor facts, DataType type, Communicator comm, Runnable release) {
     long address = facts.dataAddress();
     if (comm.backend().deviceType() == DeviceType.CUDA) {
@@ -166,14 +165,14 @@ public final class Libtorch {
   }
 
   /**
-   * Wraps the stream on which libtorch enqueues this thread's work now. An event recorded on it
-   * after the backward pass, and waited for by the stream of the collectives, orders the two: no
-   * waiting in Java.
+   * Wraps the stream on which libtorch currently enqueues this thread's work. To order collectives
+   * after backward without waiting in Java, record an event on it and make the stream of the
+   * collectives wait for the event.
    *
    * @param device the CUDA device, from 0
-   * @return the stream, for the caller to close; the framework's own is left alone by that
+   * @return the stream, for the caller to close; this does not close the framework's stream
    * @throws IllegalStateException if libtorch's CUDA part is not loaded
-   * @throws LibtorchException if libtorch refuses the device
+   * @throws LibtorchException if libtorch rejects the device
    */
   public Stream currentStream(int device) {
     return CudaStream.ofAddress(currentStreamAddress(device), device);
@@ -183,15 +182,15 @@ public final class Libtorch {
     if (device < 0) {
       throw new IllegalArgumentException("device is " + device + "; it must be 0 or more");
     }
-    return cuda().askOfDevice("aoti_torch_get_current_cuda_stream", device);
+    return cuda().getDeviceLong("aoti_torch_get_current_cuda_stream", device);
   }
 
-  @SuppressWarnings("restricted") // Finding native functions is what this class is for.
+  @SuppressWarnings("restricted") // Looks up native functions.
   private Shim cuda() {
     Path file = path.resolveSibling(CUDA);
     if (!LoadedFiles.named(CUDA).contains(file)) {
       throw new IllegalStateException(
-          "libtorch's CUDA part, " + file + ", is not loaded; this libtorch is for processors");
+          "libtorch's CUDA part, " + file + ", is not loaded; this libtorch supports only CPUs");
     }
     return new Shim(SymbolLookup.libraryLookup(file, Arena.global()), file.toString());
   }

@@ -2,7 +2,7 @@ package io.nccl4j.libtorch;
 
 import io.nccl4j.Nccl4jException;
 
-/** A function of libtorch has failed, or the loaded libtorch does not have it. */
+/** Thrown when a libtorch function fails, or the loaded libtorch lacks it. */
 public final class LibtorchException extends Nccl4jException {
   private static final long serialVersionUID = 1;
 

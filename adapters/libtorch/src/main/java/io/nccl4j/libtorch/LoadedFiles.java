@@ -8,15 +8,15 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * The files that this process has mapped, as Linux tells: so libraries are found whichever class
- * loader has loaded them, and none is loaded that was not.
+ * The mapped files of this process, from {@code /proc/self/maps}. Finds libraries independently of
+ * the class loader that loaded them, and does not load any.
  */
 final class LoadedFiles {
   private static final Path MAPS = Path.of("/proc/self/maps");
 
   private LoadedFiles() {}
 
-  /** Returns the mapped files of a name, each once, in the order of their addresses. */
+  /** Returns the distinct mapped files with this name, in address order. */
   static List<Path> named(String fileName) {
     try (Stream<String> lines = Files.lines(MAPS)) {
       return lines
@@ -25,7 +25,7 @@ final class LoadedFiles {
           .distinct()
           .toList();
     } catch (IOException e) {
-      throw new UncheckedIOException("what this process has loaded cannot be read", e);
+      throw new UncheckedIOException("the mapped files of this process cannot be read", e);
     }
   }
 }

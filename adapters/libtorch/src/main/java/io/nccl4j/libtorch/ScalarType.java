@@ -6,8 +6,8 @@ import java.util.Optional;
 import java.util.OptionalInt;
 
 /**
- * The element types of libtorch and what NCCL has for them. Most constants are named as libtorch's
- * functions {@code aoti_torch_dtype_...} are, which tell the codes.
+ * The element types of libtorch and the corresponding NCCL types. Most constants are named after
+ * libtorch's functions {@code aoti_torch_dtype_...}, which return the codes.
  */
 enum ScalarType {
   FLOAT32(DataType.FLOAT32),
@@ -22,7 +22,7 @@ enum ScalarType {
   INT64(DataType.INT64),
   UINT32(DataType.UINT32),
   UINT64(DataType.UINT64),
-  /** NCCL would add truths as numbers: true and true would be 2. */
+  /** Unsupported because NCCL would add the values as numbers: true + true = 2. */
   BOOL(null),
   INT16(null),
   UINT16(null),
@@ -31,7 +31,7 @@ enum ScalarType {
   COMPLEX128(null),
   FLOAT8_E4M3FNUZ(null),
   FLOAT8_E5M2FNUZ(null),
-  // libtorch has no functions for these; it writes their numbers into files, so they stay.
+  // libtorch has no functions for these. Their codes are stable, since it writes them to files.
   QINT8(12),
   QUINT8(13),
   QINT32(14),
@@ -52,22 +52,22 @@ enum ScalarType {
     this.number = OptionalInt.of(number);
   }
 
-  /** Returns what NCCL calls it, if it has it. */
+  /** Returns the corresponding NCCL type, if any. */
   Optional<DataType> dataType() {
     return Optional.ofNullable(dataType);
   }
 
-  /** Returns what libtorch calls it. */
+  /** Returns libtorch's name of the type. */
   String label() {
     return name().toLowerCase(Locale.ROOT);
   }
 
-  /** Returns its code, if there is no function that tells it. */
+  /** Returns the fixed code, if no function returns it. */
   OptionalInt number() {
     return number;
   }
 
-  /** Returns the function that tells its code. */
+  /** Returns the name of the function that returns the code. */
   String codeFunction() {
     return "aoti_torch_dtype_" + label();
   }

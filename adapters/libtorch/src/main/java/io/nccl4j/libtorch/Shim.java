@@ -12,67 +12,67 @@ import java.util.OptionalInt;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Calls of libtorch's C functions. All that take a tensor are {@code int32_t f(AtenTensorHandle,
- * RESULT *)}; a result other than 0 means failure, whose text libtorch has written to stderr, since
- * it has no function that would return it.
+ * Calls libtorch's C functions. Functions of a tensor have the form {@code int32_t
+ * f(AtenTensorHandle, RESULT *)}; a return value other than 0 is a failure. libtorch writes its
+ * message to stderr, since it has no function that returns it.
  *
  * @see <a
  *     href="https://github.com/pytorch/pytorch/blob/main/torch/csrc/inductor/aoti_torch/c/shim.h">shim.h</a>
  */
-@SuppressWarnings("restricted") // Calling native functions is what this class is for.
+@SuppressWarnings("restricted") // Calls native functions.
 final class Shim {
-  private static final FunctionDescriptor ASK =
+  private static final FunctionDescriptor GET =
       FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.ADDRESS);
-  private static final FunctionDescriptor ASK_OF_DEVICE =
+  private static final FunctionDescriptor GET_OF_DEVICE =
       FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.ADDRESS);
-  private static final FunctionDescriptor TELL =
+  private static final FunctionDescriptor CALL =
       FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG);
   private static final FunctionDescriptor CODE = FunctionDescriptor.of(ValueLayout.JAVA_INT);
 
   private final SymbolLookup symbols;
-  private final String where;
+  private final String library;
   private final Map<String, MethodHandle> handles = new ConcurrentHashMap<>();
   private final Map<String, OptionalInt> codes = new ConcurrentHashMap<>();
 
   /**
-   * @param symbols the library's
-   * @param where the library, for messages
+   * @param symbols the library's symbols
+   * @param library the library's name in messages
    */
-  Shim(SymbolLookup symbols, String where) {
+  Shim(SymbolLookup symbols, String library) {
     this.symbols = symbols;
-    this.where = where;
+    this.library = library;
   }
 
   boolean has(String function) {
     return symbols.find(function).isPresent();
   }
 
-  /** Returns a 32-bit answer about a tensor. */
-  int askInt(String function, long tensor) {
-    return (int) askLong(function, tensor);
+  /** Returns a 32-bit property of a tensor. */
+  int getInt(String function, long tensor) {
+    return (int) getLong(function, tensor);
   }
 
-  /** Returns a truth about a tensor. */
-  boolean askTruth(String function, long tensor) {
-    return (byte) askLong(function, tensor) != 0;
+  /** Returns a boolean property of a tensor. */
+  boolean getBoolean(String function, long tensor) {
+    return (byte) getLong(function, tensor) != 0;
   }
 
   /**
-   * Returns a 64-bit answer about a tensor, or an address. A narrower answer is in the low bytes,
-   * as this machine is little-endian.
+   * Returns a 64-bit property of a tensor, or an address. A narrower result is in the low bytes, as
+   * this machine is little-endian.
    */
-  long askLong(String function, long tensor) {
-    MethodHandle handle = handle(function, ASK);
+  long getLong(String function, long tensor) {
+    MethodHandle handle = handle(function, GET);
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment answer = arena.allocate(ValueLayout.JAVA_LONG);
-      check((int) invoke(handle, tensor, answer), function);
-      return answer.get(ValueLayout.JAVA_LONG, 0);
+      MemorySegment result = arena.allocate(ValueLayout.JAVA_LONG);
+      check((int) invoke(handle, tensor, result), function);
+      return result.get(ValueLayout.JAVA_LONG, 0);
     }
   }
 
-  /** Returns an array about a tensor, which libtorch owns. */
-  long[] askArray(String function, long tensor, long length) {
-    long address = askLong(function, tensor);
+  /** Returns a copy of an array property of a tensor, which libtorch owns. */
+  long[] getArray(String function, long tensor, long length) {
+    long address = getLong(function, tensor);
     return length == 0
         ? new long[0]
         : MemorySegment.ofAddress(address)
@@ -80,22 +80,22 @@ final class Shim {
             .toArray(ValueLayout.JAVA_LONG);
   }
 
-  /** Returns an address that belongs to a device. */
-  long askOfDevice(String function, int device) {
-    MethodHandle handle = handle(function, ASK_OF_DEVICE);
+  /** Returns a 64-bit property of a device, such as an address. */
+  long getDeviceLong(String function, int device) {
+    MethodHandle handle = handle(function, GET_OF_DEVICE);
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment answer = arena.allocate(ValueLayout.JAVA_LONG);
-      check((int) invoke(handle, device, answer), function);
-      return answer.get(ValueLayout.JAVA_LONG, 0);
+      MemorySegment result = arena.allocate(ValueLayout.JAVA_LONG);
+      check((int) invoke(handle, device, result), function);
+      return result.get(ValueLayout.JAVA_LONG, 0);
     }
   }
 
-  /** Calls a function that only takes a tensor. */
-  void describe(String function, long tensor) {
-    check((int) invoke(handle(function, TELL), tensor), function);
+  /** Calls a function whose only argument is a tensor. */
+  void call(String function, long tensor) {
+    check((int) invoke(handle(function, CALL), tensor), function);
   }
 
-  /** Returns what a function without arguments gives, if the library has it. */
+  /** Returns the result of a function without arguments, if the library has the function. */
   OptionalInt code(String function) {
     return codes.computeIfAbsent(
         function,
@@ -114,8 +114,8 @@ final class Shim {
                 () ->
                     new LibtorchException(
                         function,
-                        "%s has no function %s; it is too old, or no libtorch: 2.4 or later is needed"
-                            .formatted(where, function)));
+                        "%s has no function %s; it is too old or not libtorch. Use 2.4 or later"
+                            .formatted(library, function)));
     return Linker.nativeLinker().downcallHandle(address, descriptor);
   }
 
@@ -123,8 +123,8 @@ final class Shim {
     if (result != 0) {
       throw new LibtorchException(
           function,
-          "%s of %s answered %d; libtorch has written why to stderr"
-              .formatted(function, where, result));
+          "%s of %s returned %d; libtorch has written the reason to stderr"
+              .formatted(function, library, result));
     }
   }
 

@@ -7,8 +7,8 @@ import java.util.Arrays;
 import java.util.OptionalInt;
 
 /**
- * What libtorch says of a tensor, read once, and whether a collective may use it: everything is
- * checked before anybody takes the address.
+ * The properties of a tensor, and the checks that a collective may use it. All checks precede any
+ * use of the tensor's address.
  */
 final class Tensor {
   private static final String LAYOUT = "aoti_torch_layout_";
@@ -19,7 +19,7 @@ final class Tensor {
 
   /**
    * @param handle the address of the {@code at::Tensor}; not 0
-   * @param name what the user calls it
+   * @param name the tensor's name in messages
    */
   Tensor(Shim shim, long handle, String name) {
     this.shim = shim;
@@ -28,48 +28,48 @@ final class Tensor {
   }
 
   long count() {
-    return shim.askLong("aoti_torch_get_numel", handle);
+    return shim.getLong("aoti_torch_get_numel", handle);
   }
 
   long dataAddress() {
-    return shim.askLong("aoti_torch_get_data_ptr", handle);
+    return shim.getLong("aoti_torch_get_data_ptr", handle);
   }
 
   private long[] array(String function) {
-    return shim.askArray(function, handle, shim.askLong("aoti_torch_get_dim", handle));
+    return shim.getArray(function, handle, shim.getLong("aoti_torch_get_dim", handle));
   }
 
-  /** Throws unless there is anything to ask about. */
+  /** Throws if the tensor is undefined. */
   void checkDefined() {
-    if (tellsUndefined() && !shim.askTruth("aoti_torch_is_defined", handle)) {
-      throw refused("is undefined; it must have a shape and a type");
+    if (hasIsDefined() && !shim.getBoolean("aoti_torch_is_defined", handle)) {
+      throw rejected("is undefined; it must have a shape and a type");
     }
   }
 
-  /** Older libtorch does not; there the type of an undefined tensor is an unknown number. */
-  private boolean tellsUndefined() {
+  /** Older libtorch lacks the function; there an undefined tensor has an unknown type code. */
+  private boolean hasIsDefined() {
     return shim.has("aoti_torch_is_defined");
   }
 
-  /** Returns the elements' type, if NCCL has it. */
+  /** Returns the element type; throws if NCCL lacks it. */
   DataType dataType() {
-    int code = shim.askInt("aoti_torch_get_dtype", handle);
+    int code = shim.getInt("aoti_torch_get_dtype", handle);
     for (ScalarType type : ScalarType.values()) {
       if (isCode(code, type)) {
-        return type.dataType().orElseThrow(() -> refused(withoutType(type.label())));
+        return type.dataType().orElseThrow(() -> rejected(unsupportedType(type.label())));
       }
     }
-    throw refused(withoutType("number " + code + " (an undefined tensor has such a one)"));
+    throw rejected(unsupportedType("number " + code + " (as undefined tensors have)"));
   }
 
-  private static String withoutType(String type) {
+  private static String unsupportedType(String type) {
     return "has the element type " + type + ", which NCCL does not have; convert it first";
   }
 
   private boolean isCode(int code, ScalarType type) {
     return type.number().isPresent()
-        // An undefined tensor's number has been each of the highest.
-        ? tellsUndefined() && type.number().getAsInt() == code
+        // The code of undefined tensors has been each of the highest in turn.
+        ? hasIsDefined() && type.number().getAsInt() == code
         : isCode(code, type.codeFunction());
   }
 
@@ -78,7 +78,7 @@ final class Tensor {
     return known.isPresent() && known.getAsInt() == code;
   }
 
-  /** Throws unless the elements lie one after another, in row-major order. */
+  /** Throws unless the elements are contiguous in row-major order. */
   void checkContiguous() {
     checkStrided();
     long[] sizes = array("aoti_torch_get_sizes");
@@ -86,8 +86,8 @@ final class Tensor {
     long expected = 1;
     for (int dim = sizes.length - 1; dim >= 0 && count() > 0; dim--) {
       if (sizes[dim] != 1 && strides[dim] != expected) {
-        throw refused(
-            "has sizes %s and strides %s; its elements must lie one after another, as after contiguous()"
+        throw rejected(
+            "has sizes %s and strides %s; it must be contiguous, as after contiguous()"
                 .formatted(Arrays.toString(sizes), Arrays.toString(strides)));
       }
       expected *= sizes[dim];
@@ -95,11 +95,11 @@ final class Tensor {
   }
 
   private void checkStrided() {
-    // Older libtorch lacks it; there a sparse tensor fails to tell its strides.
+    // Older libtorch lacks the function; there reading the strides of a sparse tensor fails.
     if (shim.has("aoti_torch_get_layout")) {
-      int layout = shim.askInt("aoti_torch_get_layout", handle);
+      int layout = shim.getInt("aoti_torch_get_layout", handle);
       if (!isCode(layout, LAYOUT + "strided")) {
-        throw refused(
+        throw rejected(
             "has the layout " + layout(layout) + "; it must be strided, as after to_dense()");
       }
     }
@@ -117,17 +117,17 @@ final class Tensor {
     return "number " + code;
   }
 
-  /** Throws unless the elements lie where the communicator's rank works. */
+  /** Throws unless the tensor is on the communicator's device. */
   void checkDevice(Communicator comm) {
-    int type = shim.askInt("aoti_torch_get_device_type", handle);
-    int index = shim.askInt("aoti_torch_get_device_index", handle);
+    int type = shim.getInt("aoti_torch_get_device_type", handle);
+    int index = shim.getInt("aoti_torch_get_device_index", handle);
     boolean cuda = comm.backend().deviceType() == DeviceType.CUDA;
     boolean fits =
         cuda
             ? isCode(type, "aoti_torch_device_type_cuda") && index == comm.device()
             : isCode(type, "aoti_torch_device_type_cpu");
     if (!fits) {
-      throw refused(
+      throw rejected(
           "is on device %s; %s needs it on %s"
               .formatted(device(type, index), comm, cuda ? "cuda:" + comm.device() : "cpu"));
     }
@@ -142,7 +142,7 @@ final class Tensor {
     return "number " + index + " of type number " + type;
   }
 
-  private IllegalArgumentException refused(String why) {
-    return new IllegalArgumentException("tensor " + name + " " + why);
+  private IllegalArgumentException rejected(String reason) {
+    return new IllegalArgumentException("tensor " + name + " " + reason);
   }
 }

@@ -1,5 +1,5 @@
 /**
- * The libtorch that a framework has loaded into this process, asked about tensors through its
- * stable C functions, and what of a tensor a collective must know before it may touch it.
+ * Wraps tensors of the libtorch that a framework has loaded into this process as nccl4j buffers,
+ * through libtorch's stable C functions.
  */
 package io.nccl4j.libtorch;

@@ -38,8 +38,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The libtorch that JavaCPP's presets have loaded, and what of it is altered for a test. */
-@SuppressWarnings("restricted") // Functions of its own stand in for some of the library's.
+/** Tests with the libtorch of JavaCPP's presets, some of whose functions are replaced. */
+@SuppressWarnings("restricted") // Replaces some of the library's functions by upcalls.
 class LibtorchTest {
   private static Backend backend;
   private static Communicator comm;
@@ -61,17 +61,17 @@ class LibtorchTest {
     return torch.ones(sizes, new TensorOptions(type));
   }
 
-  private static String refused(Libtorch libtorch, Tensor tensor) {
+  private static String messageFor(Libtorch libtorch, Tensor tensor) {
     return assertThrows(
             IllegalArgumentException.class, () -> libtorch.buffer(tensor.address(), "w", comm))
         .getMessage();
   }
 
-  private static String refused(Tensor tensor) {
-    return refused(Libtorch.loaded(), tensor);
+  private static String messageFor(Tensor tensor) {
+    return messageFor(Libtorch.loaded(), tensor);
   }
 
-  /** The loaded library, with some functions replaced, or taken away where there is nothing. */
+  /** Returns the loaded library with some functions replaced, or removed if mapped to empty. */
   private static Libtorch altered(Map<String, Optional<MemorySegment>> functions) {
     Path path = Libtorch.loaded().path();
     SymbolLookup real = SymbolLookup.libraryLookup(path, Arena.global());
@@ -87,7 +87,7 @@ class LibtorchTest {
     return altered(none);
   }
 
-  /** A function that answers every question about a tensor with one number. */
+  /** Returns a native function of a tensor whose result is always the given number. */
   private static Optional<MemorySegment> answering(int answer) {
     try {
       MethodHandle write =
@@ -109,19 +109,19 @@ class LibtorchTest {
     }
   }
 
-  @SuppressWarnings("unused") // Called by libtorch's caller, through answering.
+  @SuppressWarnings("unused") // The upcall of answering.
   private static int write(int answer, long tensor, MemorySegment result) {
     result.set(ValueLayout.JAVA_INT, 0, answer);
     return 0;
   }
 
   @Test
-  void theLibraryIsFoundAmongTheFilesOfTheProcess() {
+  void libraryIsFoundAmongTheMappedFiles() {
     assertEquals("libtorch_cpu.so", Libtorch.loaded().path().getFileName().toString());
   }
 
   @Test
-  void oneLibraryMustBeLoadedAndNoMore() {
+  void exactlyOneLibraryMustBeLoaded() {
     Throwable none = assertThrows(LibraryNotFoundException.class, () -> Libtorch.only(List.of()));
     assertTrue(none.getMessage().contains("none of them is a libtorch_cpu.so"), none::toString);
     Path one = Path.of("/one/libtorch_cpu.so");
@@ -132,7 +132,7 @@ class LibtorchTest {
             () -> Libtorch.only(List.of(one, Path.of("/two/libtorch_cpu.so"))));
     assertEquals(
         "this process has loaded more than one libtorch, /one/libtorch_cpu.so and"
-            + " /two/libtorch_cpu.so; name the one of the tensors with Libtorch.at",
+            + " /two/libtorch_cpu.so; select one with Libtorch.at",
         two.getMessage());
   }
 
@@ -151,7 +151,7 @@ class LibtorchTest {
     "UInt32, UINT32",
     "UInt64, UINT64"
   })
-  void everyTypeOfNcclComesIn(torch.ScalarType scalar, DataType type) {
+  void typesOfNcclAreAccepted(torch.ScalarType scalar, DataType type) {
     Tensor tensor = torch.empty(new long[] {3, 2}, new TensorOptions(scalar), null);
     try (Buffer buffer = Libtorch.loaded().buffer(tensor.address(), "w", comm)) {
       assertEquals(type, buffer.type());
@@ -172,40 +172,40 @@ class LibtorchTest {
     "Float8_e5m2fnuz, float8_e5m2fnuz",
     "Float8_e8m0fnu, float8_e8m0fnu"
   })
-  void aTypeThatNcclLacksIsRefusedByName(torch.ScalarType scalar, String name) {
+  void unsupportedTypeIsRejectedByName(torch.ScalarType scalar, String name) {
     Tensor tensor = torch.empty(new long[] {2}, new TensorOptions(scalar), null);
     assertEquals(
         "tensor w has the element type " + name + ", which NCCL does not have; convert it first",
-        refused(tensor));
+        messageFor(tensor));
   }
 
   @ParameterizedTest
   @CsvSource({"QInt8, qint8", "QUInt8, quint8", "QInt32, qint32"})
-  void aQuantizedTensorIsRefusedByTheNameOfItsType(torch.ScalarType scalar, String name) {
+  void quantizedTypeIsRejectedByName(torch.ScalarType scalar, String name) {
     Tensor quantized = torch.quantize_per_tensor(tensor(torch.ScalarType.Float, 2), 0.5, 0, scalar);
     assertEquals(
         "tensor w has the element type " + name + ", which NCCL does not have; convert it first",
-        refused(quantized));
+        messageFor(quantized));
     try (Buffer buffer = Libtorch.loaded().buffer(quantized.dequantize().address(), "w", comm)) {
       assertEquals(DataType.FLOAT32, buffer.type());
     }
   }
 
   @Test
-  void aTransposedTensorIsRefused() {
+  void transposedTensorIsRejected() {
     Tensor transposed = tensor(torch.ScalarType.Float, 3, 2).t();
     assertEquals(
-        "tensor w has sizes [2, 3] and strides [1, 2]; its elements must lie one after another,"
-            + " as after contiguous()",
-        refused(transposed));
+        "tensor w has sizes [2, 3] and strides [1, 2]; it must be contiguous, as after"
+            + " contiguous()",
+        messageFor(transposed));
     try (Buffer buffer = Libtorch.loaded().buffer(transposed.contiguous().address(), "w", comm)) {
       assertEquals(6, buffer.count());
     }
   }
 
   @Test
-  void whatAnExpandedDimensionRepeatsIsRefused() {
-    assertTrue(refused(tensor(torch.ScalarType.Float, 1, 2).expand(3, 2)).contains("[0, 1]"));
+  void expandedTensorIsRejected() {
+    assertTrue(messageFor(tensor(torch.ScalarType.Float, 1, 2).expand(3, 2)).contains("[0, 1]"));
   }
 
   @Test
@@ -217,7 +217,7 @@ class LibtorchTest {
   }
 
   @Test
-  void aSliceBeginsWhereItsElementsDo() {
+  void sliceStartsAtItsFirstElement() {
     Tensor whole = tensor(torch.ScalarType.Float, 4, 3);
     Tensor rows = whole.narrow(0, 1, 2);
     try (Buffer buffer = Libtorch.loaded().buffer(rows.address(), "w", comm)) {
@@ -227,7 +227,7 @@ class LibtorchTest {
   }
 
   @Test
-  void scalarsAndEmptyTensorsComeIn() {
+  void scalarsAndEmptyTensorsAreAccepted() {
     Tensor scalar = tensor(torch.ScalarType.Float);
     Tensor empty = tensor(torch.ScalarType.Float, 0, 3);
     try (Buffer one = Libtorch.loaded().buffer(scalar.address(), "s", comm);
@@ -238,63 +238,64 @@ class LibtorchTest {
   }
 
   @Test
-  void aSparseTensorIsRefused() {
+  void sparseTensorIsRejected() {
     Tensor sparse = tensor(torch.ScalarType.Float, 2, 2).to_sparse();
     assertEquals(
         "tensor w has the layout sparse_coo; it must be strided, as after to_dense()",
-        refused(sparse));
+        messageFor(sparse));
   }
 
   @Test
-  void aTensorOfMkldnnIsRefused() {
+  void mkldnnTensorIsRejected() {
     Tensor mkldnn = tensor(torch.ScalarType.Float, 2, 2).to_mkldnn();
     assertEquals(
         "tensor w has the layout _mkldnn; it must be strided, as after to_dense()",
-        refused(mkldnn));
+        messageFor(mkldnn));
     try (Buffer buffer = Libtorch.loaded().buffer(mkldnn.to_dense().address(), "w", comm)) {
       assertEquals(4, buffer.count());
     }
   }
 
   @Test
-  void aLayoutThatIsNotKnownIsRefusedByItsNumber() {
+  void unknownLayoutIsRejectedByNumber() {
     Libtorch newer = altered(Map.of("aoti_torch_get_layout", answering(99)));
     assertEquals(
         "tensor w has the layout number 99; it must be strided, as after to_dense()",
-        refused(newer, tensor(torch.ScalarType.Float, 2)));
+        messageFor(newer, tensor(torch.ScalarType.Float, 2)));
   }
 
   @Test
-  void anUndefinedTensorIsRefused() {
-    assertEquals("tensor w is undefined; it must have a shape and a type", refused(new Tensor()));
-    String older = refused(without("aoti_torch_is_defined"), new Tensor());
-    assertTrue(older.contains("(an undefined tensor has such a one)"), older);
+  void undefinedTensorIsRejected() {
+    assertEquals(
+        "tensor w is undefined; it must have a shape and a type", messageFor(new Tensor()));
+    String older = messageFor(without("aoti_torch_is_defined"), new Tensor());
+    assertTrue(older.contains("(as undefined tensors have)"), older);
   }
 
   @Test
-  void aTensorWithoutAnAddressIsRefused() {
+  void closedTensorIsRejected() {
     Tensor closed = tensor(torch.ScalarType.Float, 2);
     closed.close();
-    assertEquals("tensor w has the address 0; it was closed, or never made", refused(closed));
+    assertEquals("tensor w has the address 0; it was closed or never created", messageFor(closed));
   }
 
   @Test
-  void aTensorWithoutMemoryIsRefused() {
+  void tensorWithoutMemoryIsRejected() {
     Tensor meta = tensor(torch.ScalarType.Float, 2).to(new Device("meta"), torch.ScalarType.Float);
-    String message = refused(meta);
+    String message = messageFor(meta);
     assertTrue(message.startsWith("tensor w is on device meta; Communicator["), message);
     assertTrue(message.endsWith(" needs it on cpu"), message);
   }
 
   @Test
-  void aTensorOfAGpuIsRefusedByTheReference() {
+  void gpuTensorIsRejectedByTheReference() {
     int cuda = torch.DeviceType.CUDA.value;
     Libtorch onGpu =
         altered(
             Map.of(
                 "aoti_torch_get_device_type", answering(cuda),
                 "aoti_torch_get_device_index", answering(3)));
-    String message = refused(onGpu, tensor(torch.ScalarType.Float, 2));
+    String message = messageFor(onGpu, tensor(torch.ScalarType.Float, 2));
     assertTrue(message.startsWith("tensor w is on device cuda:3; Communicator["), message);
   }
 
@@ -306,7 +307,7 @@ class LibtorchTest {
         "aoti_torch_get_strides",
         "aoti_torch_new_tensor_handle"
       })
-  void aLibtorchWithoutAFunctionIsSaidToBeTooOld(String function) {
+  void libtorchWithoutAFunctionIsReportedAsTooOld(String function) {
     Tensor tensor = tensor(torch.ScalarType.Float, 2);
     LibtorchException tooOld =
         assertThrows(
@@ -314,25 +315,26 @@ class LibtorchTest {
     assertEquals(
         "libtorch_cpu.so has no function "
             + function
-            + "; it is too old, or no libtorch: 2.4 or later is needed",
+            + "; it is too old or not libtorch. Use 2.4 or later",
         tooOld.getMessage());
     assertEquals(function, tooOld.function());
   }
 
   @Test
-  void whatLibtorchFailsAtIsSaid() {
+  void failedFunctionIsReported() {
     Tensor sparse = tensor(torch.ScalarType.Float, 1).to_sparse();
     LibtorchException failed =
         assertThrows(
             LibtorchException.class,
             () -> without("aoti_torch_get_layout").buffer(sparse.address(), "w", comm));
     assertEquals(
-        "aoti_torch_get_data_ptr of libtorch_cpu.so answered 1; libtorch has written why to stderr",
+        "aoti_torch_get_data_ptr of libtorch_cpu.so returned 1; libtorch has written the reason to"
+            + " stderr",
         failed.getMessage());
   }
 
   @Test
-  void theBufferKeepsTheTensorUntilItIsClosed() {
+  void bufferKeepsTheTensorUntilItIsClosed() {
     Tensor tensor = tensor(torch.ScalarType.Double, 5);
     assertEquals(1, tensor.use_count());
     Buffer buffer = Libtorch.loaded().buffer(tensor.address(), "w", comm);
@@ -342,7 +344,7 @@ class LibtorchTest {
   }
 
   @Test
-  void aTensorThatDoesNotBecomeABufferIsNotKept() {
+  void tensorIsNotKeptIfWrappingFails() {
     Tensor tensor = tensor(torch.ScalarType.Double, 5);
     assertThrows(
         LibtorchException.class,
@@ -351,12 +353,12 @@ class LibtorchTest {
   }
 
   @Test
-  void withoutCudaThereIsNoCurrentStream() {
+  void currentStreamNeedsCuda() {
     IllegalStateException none =
         assertThrows(IllegalStateException.class, () -> Libtorch.loaded().currentStream(0));
     assertTrue(
         none.getMessage()
-            .endsWith("libtorch_cuda.so, is not loaded; this libtorch is for processors"),
+            .endsWith("libtorch_cuda.so, is not loaded; this libtorch supports only CPUs"),
         none::toString);
     Throwable device =
         assertThrows(IllegalArgumentException.class, () -> Libtorch.loaded().currentStream(-1));
@@ -364,7 +366,7 @@ class LibtorchTest {
   }
 
   @Test
-  void aLibraryIsTheSameByALinkAndARelativePath(@TempDir Path folder) throws IOException {
+  void linksAndRelativePathsAreResolved(@TempDir Path folder) throws IOException {
     Path path = Libtorch.loaded().path();
     Path link = Files.createSymbolicLink(folder.resolve("libtorch_cpu.so"), path);
     assertEquals(path, Libtorch.at(link).path());
@@ -372,12 +374,12 @@ class LibtorchTest {
   }
 
   @Test
-  void aFileThatIsNoLibraryIsNotFound() {
+  void fileThatIsNotALibraryIsNotFound() {
     Throwable missing =
         assertThrows(LibraryNotFoundException.class, () -> Libtorch.at(Path.of("/none.so")));
     assertTrue(missing.getMessage().contains("/none.so: there is no such file"), missing::toString);
-    Throwable nonsense =
+    Throwable directory =
         assertThrows(LibraryNotFoundException.class, () -> Libtorch.at(Path.of("src")));
-    assertTrue(nonsense.getMessage().contains("argument path: src: "), nonsense::toString);
+    assertTrue(directory.getMessage().contains("argument path: src: "), directory::toString);
   }
 }

@@ -8,19 +8,18 @@ import java.lang.ref.Reference;
 import java.util.Objects;
 import org.bytedeco.pytorch.Tensor;
 
-/** Tensors of the JavaCPP presets for PyTorch as buffers of nccl4j. Any thread may use them. */
+/** Wraps tensors of the JavaCPP presets for PyTorch as nccl4j buffers. Thread-safe. */
 public final class TensorBuffers {
   private TensorBuffers() {}
 
   /**
-   * Makes a tensor's memory a buffer, without a copy: what {@link Libtorch#buffer} promises, the
-   * tensor's own life included. The tensor may be closed, or leave its {@code PointerScope}, while
-   * the buffer is in use.
+   * Wraps a tensor's memory as a buffer, without a copy, as {@link Libtorch#buffer} does. The
+   * tensor or its {@code PointerScope} may be closed while the buffer is in use.
    *
    * @param tensor a defined, dense, contiguous tensor
-   * @param name what to call the tensor in messages, such as {@code layer1.weight}
-   * @param comm whose rank will use the buffer: on NCCL the tensor must be on its device, on the
-   *     reference in host memory
+   * @param name the tensor's name in messages, such as {@code layer1.weight}
+   * @param comm the communicator of the rank that uses the buffer: on NCCL the tensor must be on
+   *     its device, on the reference backend in host memory
    * @return a buffer of all elements in row-major order, for the caller to close
    * @throws NullPointerException if an argument is null
    * @throws IllegalArgumentException if the tensor is closed, undefined, of a type that NCCL lacks,
@@ -38,33 +37,37 @@ public final class TensorBuffers {
       }
       return Libtorch.loaded().buffer(tensor.address(), name, comm);
     } finally {
-      // Its deallocator must not run before libtorch has counted our reference.
+      // The tensor must stay reachable until libtorch has taken our reference.
       Reference.reachabilityFence(tensor);
     }
   }
 
-  /** Throws if PyTorch keeps a sign apart from the memory, where no collective would see it. */
+  /**
+   * Throws if the values' sign is not stored in the memory, so that collectives would ignore it.
+   */
   private static void checkPlain(Tensor tensor, String name) {
     if (tensor.__dispatch_is_neg()) {
       throw new IllegalArgumentException(
           "tensor "
               + name
-              + " has the negative bit; its memory must have its values, as after resolve_neg()");
+              + " has the negative bit; its memory must contain its values, as after"
+              + " resolve_neg()");
     }
     if (tensor.__dispatch_is_conj()) {
       throw new IllegalArgumentException(
           "tensor "
               + name
-              + " has the conjugate bit; its memory must have its values, as after resolve_conj()");
+              + " has the conjugate bit; its memory must contain its values, as after"
+              + " resolve_conj()");
     }
   }
 
   /**
-   * Wraps the stream on which PyTorch enqueues this thread's work now: what {@link
-   * Libtorch#currentStream} promises.
+   * Wraps the stream on which PyTorch currently enqueues this thread's work, as {@link
+   * Libtorch#currentStream} does.
    *
-   * @param comm a communicator of NCCL, whose device is meant
-   * @return the stream, for the caller to close; PyTorch's own is left alone by that
+   * @param comm an NCCL communicator, which determines the device
+   * @return the stream, for the caller to close; this does not close PyTorch's stream
    * @throws IllegalStateException if PyTorch's CUDA part is not loaded
    */
   public static Stream currentStream(Communicator comm) {

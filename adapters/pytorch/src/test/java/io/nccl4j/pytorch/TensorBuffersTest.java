@@ -17,14 +17,14 @@ import org.bytedeco.pytorch.global.torch;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
-/** Tensors of JavaCPP's PyTorch: what the ranks exchange are the tensors' own bytes. */
+/** Tensors of JavaCPP's PyTorch share their memory with buffers. */
 class TensorBuffersTest {
   private static Tensor full(double value, torch.ScalarType type, long... sizes) {
     return torch.full(sizes, new Scalar(value), new TensorOptions(type));
   }
 
   @Test
-  void theFrameworkReadsWhatTheRanksHaveSummed() throws Exception {
+  void tensorHasTheResultOfAnAllReduce() throws Exception {
     TwoRanks.run(
         (comm, stream) -> {
           Tensor tensor = full(comm.rank() + 0.5, torch.ScalarType.Float, 3, 4);
@@ -40,7 +40,7 @@ class TensorBuffersTest {
   }
 
   @Test
-  void whatTheFrameworkWritesTheBufferHas() throws Exception {
+  void bufferHasTheTensorsValues() throws Exception {
     TwoRanks.one(
         (comm, stream) -> {
           Tensor tensor = full(0, torch.ScalarType.BFloat16, 4);
@@ -52,7 +52,7 @@ class TensorBuffersTest {
   }
 
   @Test
-  void aTensorMayLeaveItsScopeWhileItsBufferIsInUse() throws Exception {
+  void scopeMayBeClosedWhileABufferIsInUse() throws Exception {
     TwoRanks.run(
         (comm, stream) -> {
           Buffer buffer;
@@ -61,7 +61,7 @@ class TensorBuffersTest {
             Tensor tensor = full(comm.rank() + 1, torch.ScalarType.Double, 1 << 16);
             buffer = TensorBuffers.of(tensor, "w", comm);
           }
-          // Would take the freed memory.
+          // Would reuse the memory if it had been freed.
           Tensor other = full(7, torch.ScalarType.Double, 1 << 16);
           comm.allReduce(buffer, buffer, ReduceOp.SUM, stream);
           stream.synchronize();
@@ -72,20 +72,20 @@ class TensorBuffersTest {
   }
 
   @Test
-  void aTensorThatCannotBeUsedIsRefusedByItsName() throws Exception {
+  void unsupportedTensorIsRejectedByName() throws Exception {
     TwoRanks.one(
         (comm, stream) -> {
           Tensor transposed = full(1, torch.ScalarType.Float, 2, 3).t();
           assertEquals(
-              "tensor layer1.weight has sizes [3, 2] and strides [1, 3]; its elements must lie one"
-                  + " after another, as after contiguous()",
+              "tensor layer1.weight has sizes [3, 2] and strides [1, 3]; it must be contiguous, as"
+                  + " after contiguous()",
               assertThrows(
                       IllegalArgumentException.class,
                       () -> TensorBuffers.of(transposed, "layer1.weight", comm))
                   .getMessage());
           transposed.close();
           assertEquals(
-              "tensor layer1.weight has the address 0; it was closed, or never made",
+              "tensor layer1.weight has the address 0; it was closed or never created",
               assertThrows(
                       IllegalArgumentException.class,
                       () -> TensorBuffers.of(transposed, "layer1.weight", comm))
@@ -94,28 +94,29 @@ class TensorBuffersTest {
   }
 
   @Test
-  void whatIsMissingIsNamed() throws Exception {
+  void nullArgumentsAreNamed() throws Exception {
     TwoRanks.one(
         (comm, stream) -> {
           Tensor tensor = full(1, torch.ScalarType.Float, 4);
-          assertEquals("tensor", missing(() -> TensorBuffers.of(null, "w", comm)));
-          assertEquals("name", missing(() -> TensorBuffers.of(tensor, null, comm)));
-          assertEquals("comm", missing(() -> TensorBuffers.of(tensor, "w", null)));
+          assertEquals("tensor", nullMessage(() -> TensorBuffers.of(null, "w", comm)));
+          assertEquals("name", nullMessage(() -> TensorBuffers.of(tensor, null, comm)));
+          assertEquals("comm", nullMessage(() -> TensorBuffers.of(tensor, "w", null)));
         });
   }
 
-  private static String missing(Executable call) {
+  private static String nullMessage(Executable call) {
     return assertThrows(NullPointerException.class, call).getMessage();
   }
 
   @Test
-  void aTensorWhoseSignIsNotInItsMemoryIsRefused() throws Exception {
+  void negativeBitIsRejected() throws Exception {
     TwoRanks.one(
         (comm, stream) -> {
           Tensor negative = full(1, torch.ScalarType.Float, 4)._neg_view();
           assertEquals(-4, negative.sum().item_float());
           assertEquals(
-              "tensor w has the negative bit; its memory must have its values, as after resolve_neg()",
+              "tensor w has the negative bit; its memory must contain its values, as after"
+                  + " resolve_neg()",
               assertThrows(
                       IllegalArgumentException.class, () -> TensorBuffers.of(negative, "w", comm))
                   .getMessage());
@@ -126,14 +127,14 @@ class TensorBuffersTest {
   }
 
   @Test
-  void thereIsNoCurrentStreamWithoutCuda() throws Exception {
+  void currentStreamNeedsCuda() throws Exception {
     full(1, torch.ScalarType.Float, 1).close();
     TwoRanks.one(
         (comm, stream) -> {
           String message =
               assertThrows(IllegalStateException.class, () -> TensorBuffers.currentStream(comm))
                   .getMessage();
-          assertTrue(message.endsWith("is not loaded; this libtorch is for processors"), message);
+          assertTrue(message.endsWith("is not loaded; this libtorch supports only CPUs"), message);
         });
   }
 }

@@ -6,9 +6,7 @@ import java.util.BitSet;
 import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 
-/**
- * The unfinished bootstraps of a communicator: its splits, shrinks and grows.
- */
+/** The unfinished bootstraps of a communicator: its splits, shrinks and grows. */
 public final class Bootstraps {
   private final ProcessEndpoint endpoint;
   private final Bootstrap.Parent parent;

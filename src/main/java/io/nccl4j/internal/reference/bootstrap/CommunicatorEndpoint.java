@@ -3,9 +3,7 @@ package io.nccl4j.internal.reference.bootstrap;
 import java.io.DataInput;
 import java.io.IOException;
 
-/**
- * This process's part of a communicator that spans several processes, as connections use it.
- */
+/** This process's part of a communicator that spans several processes, as connections use it. */
 public interface CommunicatorEndpoint {
   /** Returns the unique id of the communicator, the same in all its processes. */
   long id();

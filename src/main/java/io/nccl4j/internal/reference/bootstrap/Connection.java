@@ -1,6 +1,7 @@
 package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.internal.auth.AeadCipher;
+import io.nccl4j.internal.util.Loggers;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.UTFDataFormatException;
@@ -13,7 +14,6 @@ import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.concurrent.TimeUnit;
 import javax.crypto.AEADBadTagException;
-import org.apache.logging.log4j.LogManager;
 
 /**
  * A connection to another process, for messages. The thread of the {@link EventLoop} reads them;
@@ -241,8 +241,7 @@ public final class Connection {
     try {
       channel.close();
     } catch (IOException e) {
-      LogManager.getLogger(Connection.class)
-          .warn("the connection to {} could not be closed", peer, e);
+      Loggers.of(Connection.class).warn("the connection to {} could not be closed", peer, e);
     }
   }
 

@@ -3,6 +3,7 @@ package io.nccl4j.internal.reference.bootstrap;
 import io.nccl4j.internal.auth.PendingConnections;
 import io.nccl4j.internal.reference.transport.TcpFailure;
 import io.nccl4j.internal.util.CloseAll;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.internal.util.RateLimitedWarning;
 import java.io.IOException;
@@ -18,7 +19,6 @@ import java.util.List;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -286,8 +286,7 @@ final class EventLoop implements Runnable {
     for (SelectionKey key : List.copyOf(selector.keys())) {
       if (key.attachment() instanceof Connection connection) {
         attempt(
-            failure,
-            () -> connection.fail("this process no longer receives messages: " + failure));
+            failure, () -> connection.fail("this process no longer receives messages: " + failure));
       }
     }
   }
@@ -304,7 +303,7 @@ final class EventLoop implements Runnable {
 
   /** Looks the logger up on use, since most programs never need it. */
   private static Logger log() {
-    return LogManager.getLogger(EventLoop.class);
+    return Loggers.of(EventLoop.class);
   }
 
   private void closeSockets(ServerSocketChannel listener) {

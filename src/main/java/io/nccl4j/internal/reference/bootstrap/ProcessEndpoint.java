@@ -1,12 +1,12 @@
 package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Loggers;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -35,7 +35,7 @@ public final class ProcessEndpoint extends ListeningEndpoint {
 
   /** Looks the logger up on use, since most programs never need it. */
   public static Logger log() {
-    return LogManager.getLogger(ProcessEndpoint.class);
+    return Loggers.of(ProcessEndpoint.class);
   }
 
   /** Makes a communicator reachable for its other processes. */

@@ -14,8 +14,8 @@ import java.util.Arrays;
 import java.util.UUID;
 
 /**
- * The content of a unique id of the reference backend (128 bytes): the process that created the
- * id, and the secret with which ranks join there.
+ * The content of a unique id of the reference backend (128 bytes): the process that created the id,
+ * and the secret with which ranks join there.
  *
  * @param maker the process; its address is null if it accepts only ranks of its own
  */

@@ -284,9 +284,7 @@ public final class CommunicatorState
 
   @Override
   public Bootstrap.StateListener stateListener(int process, BootstrapKey key) {
-    return remoteProcesses[process] == null
-        ? null
-        : remoteProcesses[process].stateListener(key);
+    return remoteProcesses[process] == null ? null : remoteProcesses[process].stateListener(key);
   }
 
   /**

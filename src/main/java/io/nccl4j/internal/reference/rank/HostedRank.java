@@ -475,9 +475,7 @@ public final class HostedRank implements RankContext {
       // Every rank reports the same, whichever rank has found it.
       communicator.fail(
           violation.rank(),
-          communicator.describe(violation.rank())
-              + " violated the protocol: "
-              + violation.what());
+          communicator.describe(violation.rank()) + " violated the protocol: " + violation.what());
     }
     NcclException typed = typed(function, cause);
     if (typed instanceof CommunicatorAbortedException) {

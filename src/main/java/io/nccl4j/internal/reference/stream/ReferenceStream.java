@@ -11,6 +11,7 @@ import io.nccl4j.internal.reference.rank.RankExecution;
 import io.nccl4j.internal.reference.reduce.ReductionOp;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.EventDriver;
@@ -23,7 +24,6 @@ import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.function.BooleanSupplier;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -472,7 +472,7 @@ public final class ReferenceStream implements StreamDriver {
 
   /** Creates the logger on first use, since most programs never need it. */
   private static Logger log() {
-    return LogManager.getLogger(ReferenceStream.class);
+    return Loggers.of(ReferenceStream.class);
   }
 
   @Override

@@ -1,5 +1,6 @@
 package io.nccl4j.internal.reference.transport;
 
+import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
@@ -14,7 +15,6 @@ import java.util.UUID;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import org.apache.logging.log4j.LogManager;
 
 /**
  * Names shared-memory files, and deletes those that killed processes have left.
@@ -78,7 +78,7 @@ public final class SharedMemoryFiles {
         return new Maker(system(), process, Status.of(process).start());
       }
     } catch (IOException | RuntimeException e) {
-      LogManager.getLogger(SharedMemoryFiles.class)
+      Loggers.of(SharedMemoryFiles.class)
           .debug("cannot identify this process; its abandoned shared memory stays", e);
     }
     // A unique fingerprint, so that no process compares the other two.
@@ -148,7 +148,7 @@ public final class SharedMemoryFiles {
       }
     } catch (IOException | RuntimeException e) {
       // Abandoned files cost memory, but cause no failure.
-      LogManager.getLogger(SharedMemoryFiles.class)
+      Loggers.of(SharedMemoryFiles.class)
           .warn("{}: cannot delete shared memory of killed processes", directory, e);
     }
   }

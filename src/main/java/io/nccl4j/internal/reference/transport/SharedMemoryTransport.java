@@ -3,6 +3,7 @@ package io.nccl4j.internal.reference.transport;
 import io.nccl4j.NcclSystemException;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.Loggers;
 import java.lang.foreign.Arena;
 import java.net.ProtocolException;
 import java.nio.file.InvalidPathException;
@@ -13,7 +14,6 @@ import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
-import org.apache.logging.log4j.LogManager;
 
 /**
  * The memory that a communicator shares with other processes of this host: links, and the sync
@@ -73,7 +73,7 @@ public final class SharedMemoryTransport {
     try {
       link = SharedMemoryLink.create(directory, mappings, SLOTS, slotBytes, key.from(), key.to());
     } catch (NcclSystemException e) {
-      LogManager.getLogger(SharedMemoryTransport.class)
+      Loggers.of(SharedMemoryTransport.class)
           .warn("{} uses TCP instead of shared memory: {}", key, e.text());
       return null;
     }

@@ -1,9 +1,9 @@
 package io.nccl4j.internal.reference.transport;
 
+import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
 import java.nio.channels.SocketChannel;
 import java.util.concurrent.TimeUnit;
-import org.apache.logging.log4j.LogManager;
 
 /**
  * The failure of a link's connection. When a connection breaks, the process at its other end most
@@ -62,8 +62,7 @@ public final class TcpFailure {
       try {
         channel.close();
       } catch (IOException e) {
-        LogManager.getLogger(TcpFailure.class)
-            .warn("the connection of a link could not be closed", e);
+        Loggers.of(TcpFailure.class).warn("the connection of a link could not be closed", e);
       }
     }
   }

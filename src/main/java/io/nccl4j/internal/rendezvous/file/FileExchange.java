@@ -21,20 +21,20 @@ import java.util.Objects;
 import java.util.Optional;
 
 /**
- * One rank's side of the exchange through files that {@code FileRendezvous} describes. It holds
- * nothing open between rounds.
+ * One rank's side of the file protocol described in {@code FileRendezvous}. Holds no resources
+ * between rounds.
  */
 public final class FileExchange {
-  private static final Duration SIGN_OF_LIFE = Duration.ofMillis(200);
+  private static final Duration HEARTBEAT_INTERVAL = Duration.ofMillis(200);
 
   private final Path directory;
   private final JobRank self;
   private final Runnable checkStillOpen;
 
   /**
-   * Makes the side of one rank.
+   * Creates the side of one rank.
    *
-   * @param checkStillOpen throws if the exchange has been closed meanwhile
+   * @param checkStillOpen throws if the rendezvous has been closed meanwhile
    */
   public FileExchange(Path directory, JobRank self, Runnable checkStillOpen) {
     this.directory = directory;
@@ -42,50 +42,50 @@ public final class FileExchange {
     this.checkStillOpen = checkStillOpen;
   }
 
-  /** Returns the id of a round; on the ranks but 0. */
+  /** Returns the id of a round; called on all ranks except 0. */
   public UniqueId follow(int round, RankBackend backend, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
     RoundDirectory files = new RoundDirectory(directory, self, round);
     Token attempt = Token.random();
-    boolean taken = false;
+    boolean confirmed = false;
     try {
       ExchangeFolder folder = new ExchangeFolder(files, attempt, backend);
       RoundDirectory.Publication publication = awaitAnswer(files, folder, round, deadline);
       files.write(new RoundDirectory.Announcement(attempt, publication.session(), backend));
-      taken = true;
+      confirmed = true;
       RankBackend.Mismatch.check(publication.mismatch());
       return publication.id();
     } finally {
-      if (!taken) {
-        // An interrupt would end each access to a file.
+      if (!confirmed) {
+        // An interrupt would abort each file access.
         Interrupts.awaitUninterruptibly(() -> files.withdraw(attempt));
       }
     }
   }
 
   private RoundDirectory.Publication awaitAnswer(
-      RoundDirectory files, ExchangeFolder place, int round, Deadline deadline)
+      RoundDirectory files, ExchangeFolder folder, int round, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
     Backoff backoff = Backoff.betweenLooks(deadline);
     while (true) {
       Optional<RoundDirectory.Publication> answer =
           files
               .publication()
-              .filter(found -> found.attempts().get(self.rank() - 1).equals(place.attempt));
+              .filter(found -> found.attempts().get(self.rank() - 1).equals(folder.attempt));
       if (answer.isPresent()) {
         return answer.get();
       }
-      place.lock();
+      folder.keepAnnounced();
       checkStillOpen.run();
       if (deadline.passed()) {
-        String what = "rank 0 has not published round " + round + notAnnounced(files) + " in ";
-        throw timedOut(files.problems(), what, deadline);
+        String awaited = "rank 0 has not published round " + round + notAnnounced(files) + " in ";
+        throw timedOut(files.problems(), awaited, deadline);
       }
       backoff.pause();
     }
   }
 
-  /** Returns the ranks without an announcement, to be read after what was waited for. */
+  /** Returns a message suffix with the ranks that have no announcement; may be empty. */
   private String notAnnounced(RoundDirectory files) throws InterruptedException {
     BitSet absent = new BitSet();
     for (int rank = 0; rank < self.size(); rank++) {
@@ -96,7 +96,7 @@ public final class FileExchange {
     return absent.isEmpty() ? "" : " (no announcement of " + Ranks.text(absent) + ")";
   }
 
-  /** Publishes the id of a round and returns when all ranks have confirmed it; on rank 0. */
+  /** Publishes the id of a round and returns when all ranks have confirmed it; called on rank 0. */
   public void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
     RoundDirectory files = new RoundDirectory(directory, self, round);
@@ -107,7 +107,7 @@ public final class FileExchange {
       ExchangeFolder folder = new ExchangeFolder(files, publisher.session, backend);
       while (!publisher.step()) {
         if (!publisher.published) {
-          folder.lock();
+          folder.keepAnnounced();
         }
         checkStillOpen.run();
         if (deadline.passed()) {
@@ -133,25 +133,25 @@ public final class FileExchange {
   }
 
   private ExchangeFailedException timedOut(
-      Map<Path, String> problems, String what, Deadline deadline) {
+      Map<Path, String> problems, String awaited, Deadline deadline) {
     if (problems.isEmpty()) {
       throw new NcclTimeoutException(
-          "FileRendezvous.exchange", deadline.timeout(), what + directory);
+          "FileRendezvous.exchange", deadline.timeout(), awaited + directory);
     }
     StringBuilder text = new StringBuilder("not finished after ");
     text.append(deadline.timeout().toMillis() / 1000.0).append(" s: ");
-    text.append(what).append(directory);
+    text.append(awaited).append(directory);
     problems.forEach((file, problem) -> text.append("; ").append(file).append(' ').append(problem));
     return new ExchangeFailedException(text.toString());
   }
 
-  /** This rank's announcement, which says that it is there and alive. */
+  /** Maintains this rank's announcement, which shows that the rank is alive. */
   private final class ExchangeFolder {
     private final RoundDirectory files;
     private final Token attempt;
     private final RankBackend backend;
     private boolean announced;
-    private Deadline untilSign = Deadline.after(SIGN_OF_LIFE);
+    private Deadline nextHeartbeat = Deadline.after(HEARTBEAT_INTERVAL);
 
     private ExchangeFolder(RoundDirectory files, Token attempt, RankBackend backend) {
       this.files = files;
@@ -159,8 +159,8 @@ public final class FileExchange {
       this.backend = backend;
     }
 
-    /** Keeps it in its place and gives a sign of life; throws if another process has taken it. */
-    private void lock() throws InterruptedException, ExchangeFailedException {
+    /** Writes or touches the announcement as needed; throws if another process replaced it. */
+    private void keepAnnounced() throws InterruptedException, ExchangeFailedException {
       Optional<RoundDirectory.Announcement> own = files.announcement(self.rank());
       boolean ours = own.isPresent() && own.get().attempt().equals(attempt);
       if (own.isPresent() && !ours && announced) {
@@ -168,15 +168,15 @@ public final class FileExchange {
             files.rankFile(self.rank())
                 + " was replaced: another process takes part as rank "
                 + self.rank()
-                + ". Two runs in one directory need different run ids");
+                + ". Two runs in one directory need different job ids");
       }
       announced = true;
       if (!ours) {
-        // Not there yet, or swept away with the files of an earlier run, or by somebody else.
+        // Not written yet, or removed with the files of an earlier run, or by another user.
         files.write(new RoundDirectory.Announcement(attempt, Token.NONE, backend));
-      } else if (untilSign.passed()) {
+      } else if (nextHeartbeat.passed()) {
         files.touch();
-        untilSign = Deadline.after(SIGN_OF_LIFE);
+        nextHeartbeat = Deadline.after(HEARTBEAT_INTERVAL);
       }
     }
   }
@@ -188,8 +188,8 @@ public final class FileExchange {
     private final Token session = Token.random();
     private final Token[] seen = new Token[self.size()];
     private final RankBackend[] backends = new RankBackend[self.size()];
-    private final FileTime[] signs = new FileTime[self.size()];
-    private final BitSet absentOnce = new BitSet();
+    private final FileTime[] timestamps = new FileTime[self.size()];
+    private final BitSet initiallyAbsent = new BitSet();
     private final BitSet alive = new BitSet();
     private final BitSet confirmed = new BitSet();
     private boolean published;
@@ -201,7 +201,7 @@ public final class FileExchange {
       backends[0] = backend;
     }
 
-    /** Looks at every file once and answers what is new; returns whether all have confirmed. */
+    /** Polls every file once and answers new announcements; returns whether all have confirmed. */
     private boolean step() throws InterruptedException, ExchangeFailedException {
       for (int rank = 1; rank < self.size(); rank++) {
         if (!confirmed.get(rank)) {
@@ -213,9 +213,9 @@ public final class FileExchange {
       }
       boolean all = Arrays.stream(seen).skip(1).allMatch(Objects::nonNull);
       Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
-      // An announcement of an earlier run does not say which backend the rank has now.
-      boolean sure = mismatch.isEmpty() || alive.get(mismatch.get().rank());
-      if (all && sure && (!stillPublished() || outdated)) {
+      // A stale announcement of an earlier run may contain another backend.
+      boolean current = mismatch.isEmpty() || alive.get(mismatch.get().rank());
+      if (all && current && (!stillPublished() || outdated)) {
         List<Token> attempts = List.of(Arrays.copyOfRange(seen, 1, self.size()));
         files.write(new RoundDirectory.Publication(session, id, mismatch, attempts));
         published = true;
@@ -230,14 +230,14 @@ public final class FileExchange {
       }
     }
 
-    /** Returns whether the rank has announced itself anew. */
+    /** Polls the file of a rank; returns whether the rank has written a new announcement. */
     private boolean poll(int rank) throws InterruptedException {
       Optional<RoundDirectory.Announcement> found = files.announcement(rank);
       if (found.isEmpty()) {
-        absentOnce.set(rank);
+        initiallyAbsent.set(rank);
         return false;
       }
-      watch(rank);
+      updateAlive(rank);
       Token attempt = found.get().attempt();
       if (found.get().session().equals(session)) {
         confirmed.set(rank);
@@ -249,13 +249,14 @@ public final class FileExchange {
       return changed;
     }
 
-    /** Notes whether the rank came, or gave a sign of life, while we were looking. */
-    private void watch(int rank) {
-      FileTime sign = files.lastSign(rank).orElse(signs[rank]);
-      if (absentOnce.get(rank) || (signs[rank] != null && !signs[rank].equals(sign))) {
+    /** Marks the rank as alive if its file appeared or was touched since this round began. */
+    private void updateAlive(int rank) {
+      FileTime timestamp = files.lastModified(rank).orElse(timestamps[rank]);
+      FileTime previous = timestamps[rank];
+      if (initiallyAbsent.get(rank) || (previous != null && !previous.equals(timestamp))) {
         alive.set(rank);
       }
-      signs[rank] = sign;
+      timestamps[rank] = timestamp;
     }
 
     private boolean stillPublished() throws InterruptedException, ExchangeFailedException {
@@ -264,7 +265,7 @@ public final class FileExchange {
         throw new ExchangeFailedException(
             files.idFile()
                 + " was replaced: another process takes part as rank 0. Two runs in one directory"
-                + " need different run ids");
+                + " need different job ids");
       }
       return published && found.isPresent();
     }
@@ -288,7 +289,7 @@ public final class FileExchange {
           : text
               + " ("
               + Ranks.text(silent)
-              + " left an announcement, perhaps of an earlier run, and gave no sign of life)";
+              + " left an announcement, possibly of an earlier run, but did not update it)";
     }
   }
 }

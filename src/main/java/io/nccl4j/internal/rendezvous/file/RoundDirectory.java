@@ -7,6 +7,7 @@ import io.nccl4j.internal.rendezvous.JobRank;
 import io.nccl4j.internal.rendezvous.RankBackend;
 import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
@@ -32,19 +33,19 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * The files of one round: the id that rank 0 publishes, and one file for each rank. The only class
- * that knows their names and bytes.
+ * The files of one round: rank 0's publication, and one file per rank. Defines their names and
+ * format.
  *
- * <p>A file is written aside, synced, and renamed to its place, so that a reader sees all of it or
- * nothing. It ends with a digest of the rest. What cannot be read, or does not fit this round,
- * counts as absent and is kept in {@link #problems()}: its owner, if alive, will replace it.
+ * <p>A file is written under a temporary name, synced, and renamed, so that a reader sees all of it
+ * or nothing. It ends with a digest of the rest. A file that cannot be read, or does not fit this
+ * round, counts as absent and is recorded in {@link #problems()}: its owner, if alive, will replace
+ * it.
  */
 public final class RoundDirectory {
-  private static final Logger LOG = LogManager.getLogger(RoundDirectory.class);
+  private static final Logger LOG = Loggers.of(RoundDirectory.class);
 
   private static final long MAGIC = 0x4e43434c344a5246L; // NCCL4JRF
   private static final int VERSION = 2;
@@ -60,30 +61,30 @@ public final class RoundDirectory {
   private final String prefix;
   private final Map<Path, String> problems = new HashMap<>();
 
-  public RoundDirectory(Path directory, JobRank member, int round) {
+  public RoundDirectory(Path directory, JobRank jobRank, int round) {
     this.directory = directory;
-    this.jobRank = member;
+    this.jobRank = jobRank;
     this.round = round;
-    String run = member.jobId().isEmpty() ? "norun" : Token.ofText(member.jobId()).toHex();
-    this.prefix = "nccl4j-" + run + "-round" + round + ".";
+    String job = jobRank.jobId().isEmpty() ? "norun" : Token.ofText(jobRank.jobId()).toHex();
+    this.prefix = "nccl4j-" + job + "-round" + round + ".";
   }
 
   /**
-   * What a rank wrote.
+   * The file of a rank.
    *
-   * @param attempt stands for this one wait of that rank; on rank 0, its session
-   * @param session the session of rank 0 whose id it has taken, or {@link Token#NONE}
-   * @param backend the backend that it will use the id with
+   * @param attempt identifies this attempt of the rank; for rank 0, its session
+   * @param session rank 0's session whose id the rank has confirmed, or {@link Token#NONE}
+   * @param backend the backend that the rank will use the id with
    */
   public record Announcement(Token attempt, Token session, RankBackend backend) {}
 
   /**
-   * What rank 0 wrote.
+   * Rank 0's publication.
    *
-   * @param session stands for this one publishing
-   * @param id what is published
-   * @param mismatch why no rank may use the id, if ranks have different backends
-   * @param attempts the attempt of each other rank that it answers, that of rank 1 first
+   * @param session identifies this publication
+   * @param id the id
+   * @param mismatch set if ranks have different backends, and no rank may use the id
+   * @param attempts the attempts it answers, one per rank from rank 1
    */
   public record Publication(
       Token session, UniqueId id, Optional<RankBackend.Mismatch> mismatch, List<Token> attempts) {}
@@ -96,7 +97,7 @@ public final class RoundDirectory {
     return directory.resolve(prefix + "rank" + rank);
   }
 
-  /** Returns what was wrong with files when they were last read. */
+  /** Returns the problems found when files were last read, by file. */
   public Map<Path, String> problems() {
     return problems;
   }
@@ -141,7 +142,7 @@ public final class RoundDirectory {
     try {
       return Optional.of(new Publication(session, UniqueId.of(id), mismatch, List.of(attempts)));
     } catch (IllegalArgumentException e) {
-      problem(idFile(), "holds no unique id: " + e.getMessage());
+      problem(idFile(), "contains no valid unique id: " + e.getMessage());
       return Optional.empty();
     }
   }
@@ -170,7 +171,7 @@ public final class RoundDirectory {
       for (int attempt = 1; !tryReplace(target, bytes.rewind()); attempt++) {
         if (attempt == WRITE_ATTEMPTS) {
           throw new ExchangeFailedException(
-              target + " could not be written: another process removes our files");
+              target + " could not be written: another process keeps removing it");
         }
       }
     } catch (ClosedByInterruptException e) {
@@ -180,10 +181,10 @@ public final class RoundDirectory {
     }
   }
 
-  /** Returns false if the file was swept away half-way, by a rank 0 that ends an earlier run. */
+  /** Returns false if the file was removed meanwhile, by a rank 0 that ends an earlier run. */
   private static boolean tryReplace(Path target, ByteBuffer bytes) throws IOException {
-    String aside = target.getFileName() + "." + Token.random().toHex() + ".tmp";
-    Path temporary = target.resolveSibling(aside);
+    String name = target.getFileName() + "." + Token.random().toHex() + ".tmp";
+    Path temporary = target.resolveSibling(name);
     try {
       try (FileChannel channel =
           FileChannel.open(
@@ -201,7 +202,7 @@ public final class RoundDirectory {
       if (!Files.isDirectory(target.getParent())) {
         throw e;
       }
-      LOG.debug("{} vanished while it was written; writing it again", temporary);
+      LOG.debug("{} was removed while it was being written; writing it again", temporary);
       return false;
     } finally {
       Files.deleteIfExists(temporary);
@@ -213,11 +214,11 @@ public final class RoundDirectory {
     return posix ? new FileAttribute<?>[] {OWNER_ONLY} : new FileAttribute<?>[0];
   }
 
-  /** Returns the body of a file, or nothing if it is absent or has a problem. */
+  /** Returns the body of a file, or empty if it is absent or has a problem. */
   private Optional<ByteBuffer> read(Path file, int author, int length) throws InterruptedException {
     try {
-      String defect = "is no regular file";
-      // Asked first, for opening a pipe would wait for its other end.
+      String defect = "is not a regular file";
+      // Checked first, because opening a pipe would block until its other end is opened.
       if (attributesOf(file).isRegularFile()) {
         ByteBuffer bytes = readAtMost(file, length + 1);
         defect = defect(bytes, author, length);
@@ -250,37 +251,37 @@ public final class RoundDirectory {
     return bytes.flip();
   }
 
-  /** Returns what is wrong with a file's bytes, or null. */
+  /** Returns a description of what is wrong with a file's bytes, or null. */
   private String defect(ByteBuffer bytes, int author, int length) {
     if (bytes.remaining() < HEADER_BYTES + DIGEST_BYTES) {
       return "is damaged: it has only " + bytes.remaining() + " bytes";
     }
     if (bytes.getLong(0) != MAGIC) {
-      return "is damaged, or is not nccl4j's: it does not start with nccl4j's mark";
+      return "is damaged, or not written by nccl4j: it does not start with nccl4j's magic number";
     }
     int version = bytes.getInt(8);
     if (version != VERSION) {
       return "has version " + version + "; this nccl4j writes version " + VERSION;
     }
-    int world = bytes.getInt(12);
-    if (world != jobRank.size()) {
-      return "is of a world of " + world + " ranks; this one has " + jobRank.size();
+    int size = bytes.getInt(12);
+    if (size != jobRank.size()) {
+      return "is for a world size of " + size + "; this rank's is " + jobRank.size();
     }
     if (bytes.getInt(16) != author || bytes.getInt(20) != round) {
-      return "is damaged: it is of another rank or round than its name says";
+      return "is damaged: its contents are for another rank or round than its name";
     }
     if (bytes.getInt(24) != length || bytes.remaining() != length) {
-      String size = bytes.remaining() > length ? "more than " + length : "" + bytes.remaining();
-      return "is damaged: it has " + size + " bytes; it should have " + length;
+      String found = bytes.remaining() > length ? "more than " + length : "" + bytes.remaining();
+      return "is damaged: it has " + found + " bytes; it should have " + length;
     }
-    byte[] found = new byte[DIGEST_BYTES];
-    bytes.get(length - DIGEST_BYTES, found);
-    return Arrays.equals(found, digest(bytes, length))
+    byte[] stored = new byte[DIGEST_BYTES];
+    bytes.get(length - DIGEST_BYTES, stored);
+    return Arrays.equals(stored, digest(bytes, length))
         ? null
-        : "is damaged: its digest is not that of its contents";
+        : "is damaged: its digest does not match its contents";
   }
 
-  /** Returns the digest of all that stands before the digest. */
+  /** Returns the digest of all bytes before the digest. */
   private static byte[] digest(ByteBuffer bytes, int length) {
     byte[] body = new byte[length - DIGEST_BYTES];
     bytes.get(0, body);
@@ -293,20 +294,20 @@ public final class RoundDirectory {
     }
   }
 
-  /** Shows that this rank is alive. */
+  /** Updates the timestamp of this rank's file, to show that the rank is alive. */
   public void touch() {
     Path file = rankFile(jobRank.rank());
     try {
       Files.setLastModifiedTime(file, FileTime.from(Instant.now()));
     } catch (NoSuchFileException e) {
-      LOG.debug("{} vanished before it was touched; it will be written again", file);
+      LOG.debug("{} was removed before it was touched; it will be written again", file);
     } catch (IOException e) {
       problem(file, "could not be touched: " + e);
     }
   }
 
-  /** Returns when a rank showed that it is alive, to be compared with what it was before. */
-  public Optional<FileTime> lastSign(int rank) {
+  /** Returns the timestamp of a rank's file, to compare with an earlier one. */
+  public Optional<FileTime> lastModified(int rank) {
     Path file = rankFile(rank);
     try {
       return Optional.of(attributesOf(file).lastModifiedTime());
@@ -318,26 +319,26 @@ public final class RoundDirectory {
     }
   }
 
-  /** Removes this rank's file if it is still of this attempt. */
+  /** Removes this rank's file if it still belongs to this attempt. */
   public void withdraw(Token attempt) throws InterruptedException {
     if (announcement(jobRank.rank()).filter(found -> found.attempt().equals(attempt)).isPresent()) {
       delete(rankFile(jobRank.rank()));
     }
   }
 
-  /** Removes the id file if it is still of this session. */
+  /** Removes the id file if it still belongs to this session. */
   public void withdrawPublication(Token session) throws InterruptedException {
     if (publication().filter(found -> found.session().equals(session)).isPresent()) {
       delete(idFile());
     }
   }
 
-  /** Removes every file of this round, also what a crashed run left of it. */
+  /** Removes every file of this round, including those left by a crashed run. */
   public void sweep() {
     try (DirectoryStream<Path> files = Files.newDirectoryStream(directory, prefix + "*")) {
       files.forEach(RoundDirectory::delete);
     } catch (IOException e) {
-      LOG.warn("{} could not be swept of the files {}*: {}", directory, prefix, e.toString());
+      LOG.warn("{}: could not remove the files {}*: {}", directory, prefix, e.toString());
     }
   }
 

@@ -12,12 +12,12 @@ import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
 
 /**
- * Messages on one connection: two bytes of length, then so many bytes. All its reads together end
- * at one deadline, so that a peer cannot buy time with a byte now and then.
+ * Length-prefixed messages on one connection: a two-byte length, then that many bytes. One deadline
+ * covers all reads, so that a peer cannot extend it by sending a byte now and then.
  */
 public final class FramedConnection implements Closeable {
   private static final int LENGTH_BYTES = 2;
-  private static final int MOST_DRAINED_BYTES = 1 << 16;
+  private static final int MAX_DRAINED_BYTES = 1 << 16;
 
   private final SocketChannel channel;
   private final Socket socket;
@@ -43,33 +43,33 @@ public final class FramedConnection implements Closeable {
     if (length > limit) {
       throw new RejectedException(
           RejectReason.OVERSIZED,
-          "a message of " + length + " bytes; at most " + limit + " are taken");
+          "a message of " + length + " bytes; at most " + limit + " are accepted");
     }
     return readFully(length);
   }
 
   private byte[] readFully(int length) throws IOException {
     byte[] bytes = new byte[length];
-    for (int have = 0; have < length; ) {
-      int got = readSome(bytes, have);
-      if (got < 0) {
+    for (int filled = 0; filled < length; ) {
+      int count = readSome(bytes, filled);
+      if (count < 0) {
         throw new EOFException("the peer closed the connection");
       }
-      have += got;
+      filled += count;
     }
     return bytes;
   }
 
   private int readSome(byte[] bytes, int from) throws IOException {
     if (deadline.passed()) {
-      throw new SocketTimeoutException("the message did not come in time");
+      throw new SocketTimeoutException("the message did not arrive in time");
     }
     socket.setSoTimeout(deadline.remainingMillis());
     InputStream in = socket.getInputStream();
     return in.read(bytes, from, bytes.length - from);
   }
 
-  /** Writes one message; they are so short that a socket's buffer always takes them. */
+  /** Writes one message; messages are short enough to always fit into the socket's buffer. */
   public void write(byte[] message) throws IOException {
     byte[] framed =
         ByteBuffer.allocate(LENGTH_BYTES + message.length)
@@ -82,19 +82,19 @@ public final class FramedConnection implements Closeable {
   }
 
   /**
-   * Writes a last message and reads off what the peer is still sending, within bounds: closing on
+   * Writes a last message and drains what the peer is still sending, within bounds: closing with
    * unread bytes would reset the connection and lose the message.
    */
   public void writeLast(byte[] message) throws IOException {
     write(message);
     socket.shutdownOutput();
     byte[] dropped = new byte[512];
-    for (int total = 0; total < MOST_DRAINED_BYTES && !deadline.passed(); ) {
-      int got = readSome(dropped, 0);
-      if (got < 0) {
+    for (int total = 0; total < MAX_DRAINED_BYTES && !deadline.passed(); ) {
+      int count = readSome(dropped, 0);
+      if (count < 0) {
         return;
       }
-      total += got;
+      total += count;
     }
   }
 

@@ -9,13 +9,13 @@ import java.util.Arrays;
 import javax.crypto.AEADBadTagException;
 
 /**
- * What proves and protects one connection between rank 0 and a client.
+ * Authenticates and encrypts one connection between rank 0 and a client.
  *
- * <p>Rank 0 greets with a random nonce; the client answers with its claim, a nonce of its own, and
- * an HMAC-SHA256 over both messages; rank 0 answers sealed with AES-256-GCM, bound to both
- * messages; the client confirms with an HMAC over all three. The keys ({@link SessionKeys}) come
- * from the secret and both nonces, so they are new on every connection: nothing recorded on one
- * means anything on another, and each side has proved that it knows the secret.
+ * <p>Rank 0 sends a greeting with a random nonce. The client answers with its claim, its own nonce,
+ * and an HMAC-SHA256 over both messages. Rank 0's answer is sealed with AES-256-GCM and bound to
+ * both messages. The client confirms with an HMAC over all three. The keys ({@link SessionKeys})
+ * are derived from the secret and both nonces, so they are new on every connection: recorded
+ * messages are useless on another connection, and each side has proved that it knows the secret.
  */
 public final class Handshake {
   public static final int GREETING_BYTES = Long.BYTES + Integer.BYTES + Handshake.NONCE_BYTES;
@@ -39,19 +39,19 @@ public final class Handshake {
   }
 
   /**
-   * What a client says of itself.
+   * A client's identity.
    *
-   * @param rank the rank it takes part as
+   * @param rank its rank
    * @param size its world size
    * @param round the round it is in
    * @param backend the backend that it will use the id with
-   * @param run stands for its run
-   * @param instance stands for its one attempt: a connection with the same one is no other process
+   * @param jobId identifies its run
+   * @param instance identifies its attempt: connections with the same value are of one process
    */
   public record Claim(
       int rank, int size, int round, RankBackend backend, Token jobId, Token instance) {}
 
-  /** Returns a fresh greeting of rank 0. */
+  /** Returns a new greeting of rank 0. */
   public static byte[] greeting() {
     return ByteBuffer.allocate(GREETING_BYTES)
         .putLong(MAGIC)
@@ -60,10 +60,10 @@ public final class Handshake {
         .array();
   }
 
-  /** Returns the client's side of a connection on which the greeting was received. */
+  /** Returns the client's side, given the greeting that it received. */
   public static Handshake ofClient(SharedSecret secret, byte[] greeting, Claim claim)
       throws RejectedException {
-    checkMark(greeting, GREETING_BYTES);
+    checkHeader(greeting, GREETING_BYTES);
     ByteBuffer bytes = ByteBuffer.allocate(CLAIM_BYTES - PROOF_BYTES);
     bytes.putLong(MAGIC).putInt(VERSION);
     bytes.putInt(claim.rank()).putInt(claim.size()).putInt(claim.round());
@@ -74,10 +74,14 @@ public final class Handshake {
     return new Handshake(secret, greeting, bytes.array());
   }
 
-  /** Returns rank 0's side of a connection, if the client has proved that it knows the secret. */
+  /**
+   * Returns rank 0's side, given the client's first message.
+   *
+   * @throws RejectedException if the client has not proved that it knows the secret
+   */
   public static Handshake ofServer(SharedSecret secret, byte[] greeting, byte[] message)
       throws RejectedException {
-    checkMark(message, CLAIM_BYTES);
+    checkHeader(message, CLAIM_BYTES);
     byte[] claim = Arrays.copyOf(message, CLAIM_BYTES - PROOF_BYTES);
     Handshake handshake = new Handshake(secret, greeting, claim);
     byte[] proof = Arrays.copyOfRange(message, CLAIM_BYTES - PROOF_BYTES, CLAIM_BYTES);
@@ -87,16 +91,16 @@ public final class Handshake {
     return handshake;
   }
 
-  private static void checkMark(byte[] message, int length) throws RejectedException {
+  private static void checkHeader(byte[] message, int length) throws RejectedException {
     ByteBuffer bytes = ByteBuffer.wrap(message);
     if (message.length < Long.BYTES + Integer.BYTES || bytes.getLong() != MAGIC) {
       throw new RejectedException(
-          RejectReason.MALFORMED, "its first message has not nccl4j's mark");
+          RejectReason.MALFORMED, "its first message lacks nccl4j's magic number");
     }
     int version = bytes.getInt();
     if (version != VERSION) {
       throw new RejectedException(
-          RejectReason.WRONG_VERSION, "it speaks version " + version + "; this side " + VERSION);
+          RejectReason.WRONG_VERSION, "it uses version " + version + "; this side uses " + VERSION);
     }
     if (message.length != length) {
       throw new RejectedException(
@@ -114,7 +118,7 @@ public final class Handshake {
         .array();
   }
 
-  /** Returns what the client said of itself. */
+  /** Returns the client's claim. */
   public Claim claim() {
     ByteBuffer bytes = ByteBuffer.wrap(transcript);
     bytes.position(GREETING_BYTES + Long.BYTES + Integer.BYTES);
@@ -127,7 +131,7 @@ public final class Handshake {
         Token.read(bytes));
   }
 
-  /** Returns what the client ends with, when it has got this sealed answer. */
+  /** Returns the client's receipt for a sealed answer. */
   public byte[] receipt(byte[] sealed) {
     return keys.proof(RECEIPT_LABEL, sealed);
   }
@@ -136,21 +140,21 @@ public final class Handshake {
     return keys.isProof(message, RECEIPT_LABEL, sealed);
   }
 
-  /** Seals rank 0's one answer. */
+  /** Seals rank 0's answer. */
   public byte[] seal(byte[] answer) {
     return keys.toConnector().seal(answer, transcript);
   }
 
-  /** Opens rank 0's one answer. */
+  /** Opens rank 0's sealed answer. */
   public byte[] open(byte[] sealed) throws RejectedException {
     try {
       return keys.toConnector().open(sealed, transcript);
     } catch (AEADBadTagException e) {
-      RejectedException refused =
+      RejectedException rejected =
           new RejectedException(
               RejectReason.NOT_AUTHENTIC, "its answer is not sealed with the secret");
-      refused.initCause(e);
-      throw refused;
+      rejected.initCause(e);
+      throw rejected;
     }
   }
 }

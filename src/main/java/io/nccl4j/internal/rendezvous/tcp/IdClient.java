@@ -11,6 +11,7 @@ import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.Loggers;
 import java.io.Closeable;
 import java.io.EOFException;
 import java.io.IOException;
@@ -21,15 +22,14 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
-/** The side of the other ranks over TCP: asks rank 0 until it answers or the deadline passes. */
+/** The client side over TCP, on all ranks except 0: asks rank 0 for the id until the deadline. */
 public final class IdClient implements Closeable {
-  private static final Logger LOG = LogManager.getLogger(IdClient.class);
+  private static final Logger LOG = Loggers.of(IdClient.class);
 
   private static final int ANSWER_LIMIT = 1024;
-  private static final Duration LONGEST_ATTEMPT = Duration.ofSeconds(10);
+  private static final Duration ATTEMPT_TIMEOUT = Duration.ofSeconds(10);
 
   private final String host;
   private final int port;
@@ -40,10 +40,10 @@ public final class IdClient implements Closeable {
   private volatile SocketChannel current;
 
   public IdClient(
-      String host, int port, JobRank member, SharedSecret secret, Runnable checkStillOpen) {
+      String host, int port, JobRank jobRank, SharedSecret secret, Runnable checkStillOpen) {
     this.host = host;
     this.port = port;
-    this.jobRank = member;
+    this.jobRank = jobRank;
     this.secret = secret;
     this.checkStillOpen = checkStillOpen;
   }
@@ -60,7 +60,7 @@ public final class IdClient implements Closeable {
             Token.ofText(jobRank.jobId()),
             Token.random());
     Backoff backoff = Backoff.betweenAttempts(deadline);
-    String lastly = "";
+    String lastProblem = "";
     while (true) {
       String problem;
       try {
@@ -68,22 +68,27 @@ public final class IdClient implements Closeable {
       } catch (ClosedByInterruptException e) {
         throw Interrupts.during("on a connection", e);
       } catch (RejectedException e) {
-        problem = described(e);
-        if (!e.refusal().worthRetrying()) {
+        problem = describe(e);
+        if (!e.reason().retryable()) {
           throw new ExchangeFailedException(problem, e);
         }
       } catch (IOException e) {
         problem = e.toString();
       }
-      LOG.debug("rank {} asks again: {}", jobRank.rank(), problem);
+      LOG.debug("rank {} retries: {}", jobRank.rank(), problem);
       checkStillOpen.run();
-      // What an attempt says that the deadline cut short tells less than the one before.
-      lastly = deadline.passed() && !lastly.isEmpty() ? lastly : problem;
+      // The problem of an attempt cut short by the deadline is less useful than the previous one.
+      lastProblem = deadline.passed() && !lastProblem.isEmpty() ? lastProblem : problem;
       if (deadline.passed()) {
         throw new NcclTimeoutException(
             "TcpRendezvous.exchange",
             deadline.timeout(),
-            "rank 0 has not published round " + round + " at " + address() + "; lastly: " + lastly);
+            "rank 0 has not published round "
+                + round
+                + " at "
+                + address()
+                + "; last problem: "
+                + lastProblem);
       }
       backoff.pause();
     }
@@ -95,8 +100,8 @@ public final class IdClient implements Closeable {
 
   private UniqueId ask(Handshake.Claim claim, Deadline deadline)
       throws IOException, InterruptedException, ExchangeFailedException {
-    Deadline attempt = deadline.orAfter(LONGEST_ATTEMPT);
-    // Looked up each time, for a name may come to be while we wait.
+    Deadline attempt = deadline.orAfter(ATTEMPT_TIMEOUT);
+    // Resolved each time, since the name may become resolvable while we wait.
     InetAddress[] addresses = HostLookup.addresses(host, attempt);
     InetAddress address = addresses[attempts++ % addresses.length];
     try (SocketChannel channel = SocketChannel.open()) {
@@ -109,17 +114,17 @@ public final class IdClient implements Closeable {
     }
   }
 
-  /** Asks once over a connection; for tests too. */
+  /** Asks once over a connection; also used by tests. */
   public UniqueId converse(FramedConnection frames, Handshake.Claim claim)
       throws IOException, ExchangeFailedException {
     Handshake handshake = greet(frames, claim);
     frames.write(handshake.claimMessage());
     byte[] answer = frames.read(ANSWER_LIMIT);
     if (answer.length == 2 && answer[0] == IdServer.PLAIN) {
-      throw refused(answer[1], "");
+      throw rejection(answer[1], "");
     }
     if (answer.length < 2 || answer[0] != IdServer.SEALED) {
-      throw new IOException("what answers there sends no answer of nccl4j");
+      throw new IOException("the server's answer is not nccl4j's protocol");
     }
     byte[] sealed = Arrays.copyOfRange(answer, 1, answer.length);
     byte[] opened = open(handshake, sealed);
@@ -128,7 +133,7 @@ public final class IdClient implements Closeable {
     }
     if (opened[0] != IdServer.GRANTED) {
       String detail = new String(opened, 1, opened.length - 1, StandardCharsets.UTF_8);
-      throw refused(opened[0], detail);
+      throw rejection(opened[0], detail);
     }
     UniqueId id = id(Arrays.copyOfRange(opened, 1, opened.length));
     frames.write(handshake.receipt(sealed));
@@ -139,20 +144,23 @@ public final class IdClient implements Closeable {
     try {
       return UniqueId.of(bytes);
     } catch (IllegalArgumentException e) {
-      throw new ExchangeFailedException("rank 0 at " + address() + " sent no unique id", e);
+      throw new ExchangeFailedException("rank 0 at " + address() + " sent an invalid unique id", e);
     }
   }
 
-  /** Another service on the port may soon make room for rank 0, so what it says is no refusal. */
+  /**
+   * Reads the greeting. An unknown greeting is retryable: another service on the port may soon be
+   * replaced by rank 0.
+   */
   private Handshake greet(FramedConnection frames, Handshake.Claim claim) throws IOException {
     try {
       return Handshake.ofClient(secret, frames.read(Handshake.GREETING_BYTES), claim);
     } catch (EOFException e) {
-      throw new IOException("what answers there closed the connection at once", e);
+      throw new IOException("the server closed the connection at once", e);
     } catch (RejectedException e) {
-      throw e.refusal() == RejectReason.WRONG_VERSION
+      throw e.reason() == RejectReason.WRONG_VERSION
           ? e
-          : new IOException("what answers there is not nccl4j: " + e.getMessage(), e);
+          : new IOException("the server is not nccl4j: " + e.getMessage(), e);
     }
   }
 
@@ -160,27 +168,27 @@ public final class IdClient implements Closeable {
     try {
       return handshake.open(sealed);
     } catch (RejectedException e) {
-      throw new ExchangeFailedException("what answers there does not know the secret", e);
+      throw new ExchangeFailedException("the server does not know the secret", e);
     }
   }
 
-  private static RejectedException refused(int code, String detail) throws IOException {
-    RejectReason refusal =
+  private static RejectedException rejection(int code, String detail) throws IOException {
+    RejectReason reason =
         RejectReason.ofCode(code)
-            .orElseThrow(() -> new IOException("refused with the unknown code " + code));
-    return new RejectedException(refusal, detail);
+            .orElseThrow(() -> new IOException("rejected with the unknown code " + code));
+    return new RejectedException(reason, detail);
   }
 
-  private String described(RejectedException refused) {
-    if (refused.refusal() == RejectReason.ROUND_FAILED) {
-      return "rank 0 at " + address() + " has ended the exchange: " + refused.detail();
+  private String describe(RejectedException rejected) {
+    if (rejected.reason() == RejectReason.ROUND_FAILED) {
+      return "rank 0 at " + address() + " has ended the exchange: " + rejected.detail();
     }
-    String detail = refused.detail().isEmpty() ? "" : " (" + refused.detail() + ")";
-    String who = "rank 0 at " + address() + " refused rank " + jobRank.rank() + ", which ";
-    return who + refused.refusal().text() + detail;
+    String detail = rejected.detail().isEmpty() ? "" : " (" + rejected.detail() + ")";
+    String prefix = "rank 0 at " + address() + " rejected rank " + jobRank.rank() + ", which ";
+    return prefix + rejected.reason().text() + detail;
   }
 
-  /** Ends the attempt under way, if there is one. */
+  /** Ends the attempt in progress, if any. */
   @Override
   public void close() throws IOException {
     SocketChannel channel = current;

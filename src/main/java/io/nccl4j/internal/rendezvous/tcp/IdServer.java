@@ -10,6 +10,7 @@ import io.nccl4j.internal.rendezvous.Ranks;
 import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.internal.util.RateLimitedWarning;
 import java.io.Closeable;
 import java.io.EOFException;
@@ -34,33 +35,34 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * Rank 0's side over TCP. It listens from its making to its close; each client has a virtual thread
- * and a deadline of its own, so none waits for another. {@link PendingConnections} bounds how many
- * there are that have not proved themselves: an honest client needs one round trip for that.
+ * Rank 0's side over TCP. Listens from construction until close. Each client has its own virtual
+ * thread and deadline, so no client waits for another. {@link PendingConnections} bounds the number
+ * of unauthenticated clients; an honest client authenticates within one round trip.
  */
 public final class IdServer implements Closeable {
-  private static final Logger LOG = LogManager.getLogger(IdServer.class);
+  private static final Logger LOG = Loggers.of(IdServer.class);
 
   private static final int BACKLOG = 1024;
-  private static final int MOST_NOTED = 100;
+  private static final int MAX_RECORDED = 100;
 
-  /** Fits with all else into the longest answer that a client takes. */
-  private static final int MOST_DETAIL_BYTES = 900;
+  /** Keeps an answer below the longest that a client accepts. */
+  private static final int MAX_DETAIL_BYTES = 900;
 
-  private static final Duration LONGEST_CLOSE = Duration.ofSeconds(1);
-  private static final Duration AFTER_FAILED_ACCEPT = Duration.ofMillis(50);
+  private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(1);
+  private static final Duration ACCEPT_RETRY_DELAY = Duration.ofMillis(50);
 
-  /** First byte of an answer: the rest is the code of a refusal, in clear. */
+  /** First byte of an answer: the rest is the code of a rejection, in plaintext. */
   public static final int PLAIN = 0;
 
   /** First byte of an answer: the rest is sealed. */
   public static final int SEALED = 1;
 
-  /** First byte of a sealed answer that holds the id; otherwise it is the code of a refusal. */
+  /**
+   * First byte of a sealed answer that contains the id; otherwise it is the code of a rejection.
+   */
   public static final int GRANTED = 0;
 
   private final JobRank jobRank;
@@ -74,34 +76,34 @@ public final class IdServer implements Closeable {
 
   private final ReentrantLock lock = new ReentrantLock();
   private final Condition changed = lock.newCondition();
-  // All below is guarded by the lock.
-  private final PendingConnections<SocketChannel> unproved;
+  // All fields below are guarded by the lock.
+  private final PendingConnections<SocketChannel> pending;
   private final Set<SocketChannel> evicted = new HashSet<>();
   private final List<Rejection> rejections = new ArrayList<>();
-  private long turnedAwayCount;
+  private long rejectionCount;
   private int roundNumber;
   private Round current;
   private boolean closed;
 
   /**
-   * How much clients may ask of rank 0.
+   * Limits for clients.
    *
-   * @param handshake the longest that one connection may last
-   * @param unproved how many clients at most may be connected before they have proved themselves
-   * @param grace how long each of those is safe from being dropped for another
+   * @param handshake the maximum duration of one connection
+   * @param pending the maximum number of unauthenticated clients
+   * @param grace how long an unauthenticated client is protected from eviction in favor of another
    */
-  public record Limits(Duration handshake, int unproved, Duration grace) {
+  public record Limits(Duration handshake, int pending, Duration grace) {
     public static Limits standard() {
       return new Limits(
           Duration.ofSeconds(5), PendingConnections.limit(), PendingConnections.GRACE);
     }
   }
 
-  /** One client that got no id. */
-  public record Rejection(String client, RejectReason refusal, String detail) {
+  /** A client that was rejected. */
+  public record Rejection(String client, RejectReason reason, String detail) {
     @Override
     public String toString() {
-      return client + " " + refusal.text() + " (" + detail + ")";
+      return client + " " + reason.text() + " (" + detail + ")";
     }
   }
 
@@ -127,16 +129,16 @@ public final class IdServer implements Closeable {
     }
 
     private BitSet arrived() {
-      BitSet come = new BitSet();
-      instances.keySet().forEach(come::set);
-      return come;
+      BitSet arrived = new BitSet();
+      instances.keySet().forEach(arrived::set);
+      return arrived;
     }
 
-    /** Returns the ranks that have not come or, if all have, those that do not have the id. */
+    /** Returns the ranks that have not arrived or, if all have, those without a receipt. */
     private BitSet missing() {
-      BitSet come = arrived();
-      boolean all = come.cardinality() == jobRank.size() - 1;
-      return Ranks.missing(all ? confirmed : come, jobRank.size());
+      BitSet arrived = arrived();
+      boolean all = arrived.cardinality() == jobRank.size() - 1;
+      return Ranks.missing(all ? confirmed : arrived, jobRank.size());
     }
 
     private String missingText() {
@@ -145,25 +147,25 @@ public final class IdServer implements Closeable {
   }
 
   /**
-   * How a round ended on rank 0.
+   * The result of a round on rank 0.
    *
-   * @param missing the ranks that have not come or, if all have, those that do not have the id
-   * @param mismatch why no rank may have it, if ranks use different backends
+   * @param missing the ranks that have not arrived or, if all have, those without a receipt
+   * @param mismatch set if ranks use different backends, and no rank may have the id
    */
   public record Outcome(BitSet missing, Optional<RankBackend.Mismatch> mismatch) {}
 
   /**
-   * Listens.
+   * Starts listening.
    *
-   * @throws ExchangeFailedException if it cannot listen there
+   * @throws ExchangeFailedException if it cannot listen on the address
    */
-  public IdServer(InetSocketAddress address, JobRank member, SharedSecret secret, Limits limits)
+  public IdServer(InetSocketAddress address, JobRank jobRank, SharedSecret secret, Limits limits)
       throws ExchangeFailedException {
-    this.jobRank = member;
-    this.jobId = Token.ofText(member.jobId());
+    this.jobRank = jobRank;
+    this.jobId = Token.ofText(jobRank.jobId());
     this.secret = secret;
     this.limits = limits;
-    this.unproved = new PendingConnections<>(limits.unproved(), limits.grace());
+    this.pending = new PendingConnections<>(limits.pending(), limits.grace());
     this.listener = listen(address);
     this.port = listener.socket().getLocalPort();
     this.acceptor = Thread.ofVirtual().name("nccl4j-rendezvous-accept").unstarted(this::acceptAll);
@@ -200,7 +202,7 @@ public final class IdServer implements Closeable {
     return port;
   }
 
-  /** Returns the clients turned away so far, but no more than the first hundred of each round. */
+  /** Returns the clients rejected since the last report, at most 100. */
   public List<Rejection> rejections() {
     lock.lock();
     try {
@@ -211,9 +213,9 @@ public final class IdServer implements Closeable {
   }
 
   /**
-   * Serves one round until each rank has confirmed that it has the id, or the deadline passes, or
-   * ranks turn out to use different backends. If the round fails, the answer to each rank says why:
-   * to those that have come and, if backends differ, to those that come soon.
+   * Serves one round until every rank has confirmed the id, the deadline passes, or ranks are found
+   * to use different backends. If the round fails, the ranks that have arrived get the reason; if
+   * backends differ, so do those that arrive within {@link ExchangeFailedException#FAILURE_LINGER}.
    */
   public Outcome serve(int number, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException {
@@ -225,13 +227,12 @@ public final class IdServer implements Closeable {
       await(deadline, () -> round.failure != null || round.endedFor(jobRank.size() - 1));
       Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(round.backends);
       if (!round.decided()) {
-        round.failure = "it gave up after " + seconds(deadline) + "; " + round.missingText();
+        round.failure = "it timed out after " + seconds(deadline) + "; " + round.missingText();
         changed.signalAll();
       }
       if (round.failure != null) {
         int ranks = mismatch.isPresent() ? jobRank.size() - 1 : round.instances.size();
-        await(
-            Deadline.after(ExchangeFailedException.LONGEST_FAREWELL), () -> round.endedFor(ranks));
+        await(Deadline.after(ExchangeFailedException.FAILURE_LINGER), () -> round.endedFor(ranks));
       }
       return new Outcome(round.missing(), mismatch);
     } finally {
@@ -241,9 +242,9 @@ public final class IdServer implements Closeable {
     }
   }
 
-  /** Waits, with the lock held, until something has happened, the deadline passes, or the close. */
-  private void await(Deadline deadline, BooleanSupplier happened) throws InterruptedException {
-    while (!happened.getAsBoolean() && !closed && !deadline.passed()) {
+  /** Waits, with the lock held, for the condition, the deadline, or the close. */
+  private void await(Deadline deadline, BooleanSupplier condition) throws InterruptedException {
+    while (!condition.getAsBoolean() && !closed && !deadline.passed()) {
       changed.awaitNanos(deadline.remainingNanos());
     }
   }
@@ -252,7 +253,7 @@ public final class IdServer implements Closeable {
     return deadline.timeout().toMillis() / 1000.0 + " s";
   }
 
-  /** Returns the ranks that have come in the current round. */
+  /** Returns the ranks that have arrived in the current round. */
   public BitSet arrived() {
     lock.lock();
     try {
@@ -262,19 +263,19 @@ public final class IdServer implements Closeable {
     }
   }
 
-  /** Describes the clients turned away since the last call, and forgets them. */
+  /** Describes the clients rejected since the last call, and clears the list. */
   public String report() {
     lock.lock();
     try {
-      if (turnedAwayCount == 0) {
-        return "no client was turned away";
+      if (rejectionCount == 0) {
+        return "no client was rejected";
       }
-      StringBuilder text = new StringBuilder("turned away " + turnedAwayCount + " clients: ");
+      StringBuilder text = new StringBuilder("rejected " + rejectionCount + " clients: ");
       text.append(String.join("; ", rejections.stream().limit(8).map(Object::toString).toList()));
-      if (turnedAwayCount > 8) {
-        text.append("; and ").append(turnedAwayCount - 8).append(" more");
+      if (rejectionCount > 8) {
+        text.append("; and ").append(rejectionCount - 8).append(" more");
       }
-      turnedAwayCount = 0;
+      rejectionCount = 0;
       rejections.clear();
       return text.toString();
     } finally {
@@ -285,74 +286,74 @@ public final class IdServer implements Closeable {
   private void acceptAll() {
     while (listener.isOpen()) {
       try {
-        awaitRoom();
+        awaitSlot();
         admit(listener.accept());
       } catch (Throwable e) {
-        // The other ranks depend on this thread, whatever has failed for one client.
+        // A failure of one client must not end this thread, on which all ranks depend.
         if (listener.isOpen()) {
-          survive(e);
+          recoverFrom(e);
         }
       }
     }
   }
 
-  private void awaitRoom() {
+  private void awaitSlot() {
     lock.lock();
     try {
-      long nanos = unproved.nanosUntilRoom();
+      long nanos = pending.nanosUntilRoom();
       while (nanos > 0 && !closed) {
         changed.awaitNanos(nanos);
-        nanos = unproved.nanosUntilRoom();
+        nanos = pending.nanosUntilRoom();
       }
     } catch (InterruptedException e) {
-      throw new IllegalStateException("nobody interrupts the accepting thread", e);
+      throw new IllegalStateException("the accepting thread is never interrupted", e);
     } finally {
       lock.unlock();
     }
   }
 
-  /** Goes on after a failure, such as no file descriptors left: the oldest client's is freed. */
-  private void survive(Throwable failure) {
+  /** Continues after a failure, such as no free file descriptors, by evicting the oldest client. */
+  private void recoverFrom(Throwable failure) {
     try {
       evictOldest();
       pauseAfterFailure();
-      // Not before: a logger may need a file descriptor too.
+      // After the eviction, since a logger may need a file descriptor too.
       warn("accept", failure);
     } catch (OutOfMemoryError shortage) {
-      // There is no memory for the message either; the next client may find some.
+      // No memory for the message either; there may be some for the next client.
       CloseAll.suppress(failure, shortage);
     }
   }
 
-  private void warn(String what, Throwable failure) {
-    failedClients.log(LOG, "rank 0 could not " + what + " a client: " + failure);
+  private void warn(String action, Throwable failure) {
+    failedClients.log(LOG, "rank 0 could not " + action + " a client: " + failure);
   }
 
   private static void pauseAfterFailure() {
     try {
-      TimeUnit.NANOSECONDS.sleep(AFTER_FAILED_ACCEPT.toNanos());
+      TimeUnit.NANOSECONDS.sleep(ACCEPT_RETRY_DELAY.toNanos());
     } catch (InterruptedException e) {
-      throw new IllegalStateException("nobody interrupts the accepting thread", e);
+      throw new IllegalStateException("the accepting thread is never interrupted", e);
     }
   }
 
   private void admit(SocketChannel client) {
-    boolean attended = false;
+    boolean started = false;
     try {
       lock.lock();
       try {
-        if (unproved.full()) {
+        if (pending.full()) {
           evictOldest();
         }
-        unproved.add(client);
+        pending.add(client);
       } finally {
         lock.unlock();
       }
       Thread.ofVirtual().name("nccl4j-rendezvous-client").start(() -> serve(client));
-      attended = true;
+      started = true;
     } finally {
-      if (!attended) {
-        forget(client);
+      if (!started) {
+        release(client);
       }
     }
   }
@@ -360,7 +361,7 @@ public final class IdServer implements Closeable {
   private void evictOldest() {
     lock.lock();
     try {
-      SocketChannel oldest = unproved.removeOldest();
+      SocketChannel oldest = pending.removeOldest();
       if (oldest != null) {
         evicted.add(oldest);
         oldest.close();
@@ -372,7 +373,7 @@ public final class IdServer implements Closeable {
     }
   }
 
-  /** Serves one client from its greeting to its end. */
+  /** Serves one client until its connection ends. */
   private void serve(SocketChannel client) {
     String name = name(client);
     try (FramedConnection frames =
@@ -380,20 +381,20 @@ public final class IdServer implements Closeable {
       try {
         converse(client, frames);
       } catch (RejectedException e) {
-        note(name, e.refusal(), e.detail());
-        sayLast(frames, name, new byte[] {PLAIN, (byte) e.refusal().code()});
+        recordRejection(name, e.reason(), e.detail());
+        sendLast(frames, name, new byte[] {PLAIN, (byte) e.reason().code()});
       } catch (SocketTimeoutException e) {
         String limit = limits.handshake().toMillis() / 1000.0 + " s";
-        note(name, RejectReason.TOO_SLOW, "its message was not complete after " + limit);
-        sayLast(frames, name, new byte[] {PLAIN, (byte) RejectReason.TOO_SLOW.code()});
+        recordRejection(name, RejectReason.TOO_SLOW, "its message was not complete after " + limit);
+        sendLast(frames, name, new byte[] {PLAIN, (byte) RejectReason.TOO_SLOW.code()});
       }
     } catch (IOException e) {
-      noteDisconnected(client, name, e);
+      recordDisconnected(client, name, e);
     } catch (RuntimeException | Error e) {
-      // Such as no memory left; the client asks again.
+      // For example out of memory; the client will retry.
       warn("serve", e);
     } finally {
-      forget(client);
+      release(client);
     }
   }
 
@@ -409,14 +410,14 @@ public final class IdServer implements Closeable {
     frames.write(greeting);
     byte[] message = frames.read(Handshake.CLAIM_BYTES);
     Handshake handshake = Handshake.ofServer(secret, greeting, message);
-    proved(client);
+    authenticated(client);
     Handshake.Claim claim = handshake.claim();
     Round round;
     try {
       round = grant(claim);
     } catch (RejectedException e) {
-      answerRefused(client, frames, handshake, e);
-      if (e.refusal() == RejectReason.ROUND_FAILED) {
+      answerRejected(client, frames, handshake, e);
+      if (e.reason() == RejectReason.ROUND_FAILED) {
         notified(claim.rank());
       }
       return;
@@ -432,30 +433,30 @@ public final class IdServer implements Closeable {
     confirm(round, claim.rank());
   }
 
-  private void answerRefused(
+  private void answerRejected(
       SocketChannel client,
       FramedConnection frames,
       Handshake handshake,
-      RejectedException refused) {
-    if (!refused.refusal().blameless()) {
-      note(name(client), refused.refusal(), refused.detail());
+      RejectedException rejected) {
+    if (!rejected.reason().benign()) {
+      recordRejection(name(client), rejected.reason(), rejected.detail());
     }
-    byte[] detail = refused.detail().getBytes(StandardCharsets.UTF_8);
-    int length = Math.min(detail.length, MOST_DETAIL_BYTES);
+    byte[] detail = rejected.detail().getBytes(StandardCharsets.UTF_8);
+    int length = Math.min(detail.length, MAX_DETAIL_BYTES);
     byte[] answer =
         ByteBuffer.allocate(1 + length)
-            .put((byte) refused.refusal().code())
+            .put((byte) rejected.reason().code())
             .put(detail, 0, length)
             .array();
-    sayLast(frames, name(client), prefixed(handshake.seal(answer)));
+    sendLast(frames, name(client), prefixed(handshake.seal(answer)));
   }
 
-  /** Sends a client the reason why it is turned away, which has been noted already. */
-  private static void sayLast(FramedConnection frames, String client, byte[] message) {
+  /** Sends a client the reason of its rejection, which is already recorded. */
+  private static void sendLast(FramedConnection frames, String client, byte[] message) {
     try {
       frames.writeLast(message);
     } catch (IOException e) {
-      LOG.debug("{} did not wait for the reason why it was turned away: {}", client, e.toString());
+      LOG.debug("{} did not wait for the reason of its rejection: {}", client, e.toString());
     }
   }
 
@@ -463,7 +464,7 @@ public final class IdServer implements Closeable {
     return ByteBuffer.allocate(1 + sealed.length).put((byte) SEALED).put(sealed).array();
   }
 
-  /** Returns the round whose id the client may have, when all ranks have come. */
+  /** Waits until all ranks have arrived; returns the round whose id the client may have. */
   private Round grant(Handshake.Claim claim) throws RejectedException {
     lock.lock();
     try {
@@ -472,17 +473,17 @@ public final class IdServer implements Closeable {
       if (claim.round() > roundNumber || (claim.round() == roundNumber && round == null)) {
         throw new RejectedException(
             RejectReason.ROUND_TO_COME,
-            "it is in round " + claim.round() + ", rank 0 is not there yet");
+            "it is in round " + claim.round() + ", which rank 0 has not reached");
       }
       if (claim.round() < roundNumber) {
         throw new RejectedException(
             RejectReason.ROUND_PAST,
-            "it is in round " + claim.round() + ", rank 0 in round " + roundNumber);
+            "it is in round " + claim.round() + ", rank 0 is in round " + roundNumber);
       }
       Token first = round.instances.putIfAbsent(claim.rank(), claim.instance());
       if (first != null && !first.equals(claim.instance())) {
         throw new RejectedException(
-            RejectReason.DUPLICATE_RANK, "rank " + claim.rank() + " has come before");
+            RejectReason.DUPLICATE_RANK, "rank " + claim.rank() + " has already arrived");
       }
       round.backends[claim.rank()] = claim.backend();
       if (round.failure == null) {
@@ -496,13 +497,15 @@ public final class IdServer implements Closeable {
     }
   }
 
-  /** Holds a client for a while; after that it comes again, so that no connection lasts long. */
+  /**
+   * Waits for the round's decision, but not long: the client retries, so connections stay short.
+   */
   private void awaitDecision(Round round) throws RejectedException {
-    Deadline turn = Deadline.after(limits.handshake().dividedBy(4));
+    Deadline limit = Deadline.after(limits.handshake().dividedBy(4));
     try {
-      await(turn, () -> round.decided() || current != round);
+      await(limit, () -> round.decided() || current != round);
     } catch (InterruptedException e) {
-      throw new IllegalStateException("nobody interrupts the thread of a client", e);
+      throw new IllegalStateException("a client's thread is never interrupted", e);
     }
     if (round.failure != null) {
       throw new RejectedException(RejectReason.ROUND_FAILED, round.failure);
@@ -515,7 +518,7 @@ public final class IdServer implements Closeable {
   private void checkRank(Handshake.Claim claim) throws RejectedException {
     if (!claim.jobId().equals(jobId)) {
       throw new RejectedException(
-          RejectReason.WRONG_RUN, "as rank " + claim.rank() + " of a run that is not rank 0's");
+          RejectReason.WRONG_RUN, "rank " + claim.rank() + " of a run other than rank 0's");
     }
     if (claim.size() != jobRank.size()) {
       throw new RejectedException(
@@ -524,7 +527,7 @@ public final class IdServer implements Closeable {
               + claim.rank()
               + " has world size "
               + claim.size()
-              + ", rank 0 "
+              + ", rank 0 has "
               + jobRank.size());
     }
     if (claim.rank() < 1 || claim.rank() >= jobRank.size()) {
@@ -534,10 +537,10 @@ public final class IdServer implements Closeable {
     }
   }
 
-  private void proved(SocketChannel client) {
+  private void authenticated(SocketChannel client) {
     lock.lock();
     try {
-      unproved.remove(client);
+      pending.remove(client);
       changed.signalAll();
     } finally {
       lock.unlock();
@@ -566,14 +569,14 @@ public final class IdServer implements Closeable {
     }
   }
 
-  private void noteDisconnected(SocketChannel client, String name, IOException cause) {
+  private void recordDisconnected(SocketChannel client, String name, IOException cause) {
     lock.lock();
     try {
       if (closed) {
         return;
       }
       boolean dropped = evicted.contains(client);
-      note(
+      recordRejection(
           name,
           dropped ? RejectReason.TOO_MANY : RejectReason.LEFT,
           cause instanceof EOFException || dropped ? "before it was served" : cause.toString());
@@ -582,13 +585,13 @@ public final class IdServer implements Closeable {
     }
   }
 
-  private void note(String client, RejectReason refusal, String detail) {
+  private void recordRejection(String client, RejectReason reason, String detail) {
     lock.lock();
     try {
-      Rejection entry = new Rejection(client, refusal, detail);
-      LOG.debug("rank 0 turned away {}", entry);
-      turnedAwayCount++;
-      if (rejections.size() < MOST_NOTED) {
+      Rejection entry = new Rejection(client, reason, detail);
+      LOG.debug("rank 0 rejected {}", entry);
+      rejectionCount++;
+      if (rejections.size() < MAX_RECORDED) {
         rejections.add(entry);
       }
     } finally {
@@ -596,10 +599,10 @@ public final class IdServer implements Closeable {
     }
   }
 
-  private void forget(SocketChannel client) {
+  private void release(SocketChannel client) {
     lock.lock();
     try {
-      unproved.remove(client);
+      pending.remove(client);
       evicted.remove(client);
       changed.signalAll();
       client.close();
@@ -610,9 +613,7 @@ public final class IdServer implements Closeable {
     }
   }
 
-  /**
-   * Stops listening, drops clients that have not proved themselves, and wakes the waiting rank 0.
-   */
+  /** Stops listening, disconnects unauthenticated clients, and wakes the waiting rank 0. */
   @Override
   public void close() throws IOException {
     lock.lock();
@@ -620,7 +621,7 @@ public final class IdServer implements Closeable {
       closed = true;
       changed.signalAll();
       listener.close();
-      for (SocketChannel client : unproved.all()) {
+      for (SocketChannel client : pending.all()) {
         client.close();
       }
     } finally {
@@ -629,15 +630,15 @@ public final class IdServer implements Closeable {
     awaitPortFree();
   }
 
-  /** The port is free when the accepting thread has let go of it. */
+  /** Waits for the accepting thread to end, after which the port is free. */
   private void awaitPortFree() {
     try {
-      if (!acceptor.join(LONGEST_CLOSE)) {
-        LOG.warn("the port {} of rank 0 is closed, but not yet free", port);
+      if (!acceptor.join(CLOSE_TIMEOUT)) {
+        LOG.warn("port {} of rank 0 is closed, but not yet free", port);
       }
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      LOG.debug("interrupted, so not waiting for the port of rank 0 to be free");
+      LOG.debug("interrupted while waiting for the port of rank 0 to become free");
     }
   }
 }

@@ -2,24 +2,24 @@ package io.nccl4j.internal.rendezvous.tcp;
 
 import java.io.IOException;
 
-/** One connection ends with a refusal; thrown where it is noticed, on either side. */
+/** A connection is rejected; thrown on the side that detects the reason. */
 public final class RejectedException extends IOException {
   private static final long serialVersionUID = 1;
 
-  private final RejectReason refusal;
+  private final RejectReason reason;
   private final String detail;
 
-  public RejectedException(RejectReason refusal, String detail) {
-    super("it " + refusal.text() + (detail.isEmpty() ? "" : ": " + detail));
-    this.refusal = refusal;
+  public RejectedException(RejectReason reason, String detail) {
+    super("it " + reason.text() + (detail.isEmpty() ? "" : ": " + detail));
+    this.reason = reason;
     this.detail = detail;
   }
 
-  public RejectReason refusal() {
-    return refusal;
+  public RejectReason reason() {
+    return reason;
   }
 
-  /** Returns what is known beyond the refusal; may be empty. */
+  /** Returns details beyond the reason; may be empty. */
   public String detail() {
     return detail;
   }

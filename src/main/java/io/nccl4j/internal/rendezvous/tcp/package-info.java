@@ -1,2 +1,2 @@
-/** Rank 0 as a server of ids and the other ranks as its clients, over TCP. Not exported. */
+/** Exchange of ids over TCP: rank 0 is the server, the other ranks are clients. Not exported. */
 package io.nccl4j.internal.rendezvous.tcp;

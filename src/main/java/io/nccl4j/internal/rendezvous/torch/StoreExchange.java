@@ -24,13 +24,13 @@ import java.util.function.Supplier;
 import javax.crypto.AEADBadTagException;
 
 /**
- * One rank's side of the exchange through a store that {@code TorchStoreRendezvous} describes. It
- * connects for each round, and holds nothing open between them.
+ * One rank's side of the store protocol described in {@code TorchStoreRendezvous}. Connects for
+ * each round, and holds no resources in between.
  */
 public final class StoreExchange implements Closeable {
   private static final byte[] NOTHING = {};
 
-  /** Of the protocol; an announcement begins with it. */
+  /** The protocol version, with which an announcement begins. */
   private static final int VERSION = 2;
 
   private static final int ANNOUNCEMENT_BYTES = Integer.BYTES + Token.BYTES + Integer.BYTES;
@@ -44,10 +44,10 @@ public final class StoreExchange implements Closeable {
   private volatile TorchStore store;
 
   /**
-   * Makes the side of one rank.
+   * Creates the side of one rank.
    *
-   * @param secret what seals ids; empty to trust all that reach the store
-   * @param checkStillOpen throws if the exchange has been closed meanwhile
+   * @param secret seals the ids; empty to trust everyone who can reach the store
+   * @param checkStillOpen throws if the rendezvous has been closed meanwhile
    */
   public StoreExchange(
       String host, int port, Optional<SharedSecret> secret, JobRank self, Runnable checkStillOpen) {
@@ -58,7 +58,9 @@ public final class StoreExchange implements Closeable {
     this.checkStillOpen = checkStillOpen;
   }
 
-  /** Publishes the id of a round and returns when all ranks have a receipt; on rank 0. */
+  /**
+   * Publishes the id of a round and returns when all ranks have sent receipts; called on rank 0.
+   */
   public void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
     Publisher publisher = new Publisher(round, id, backend);
@@ -72,7 +74,7 @@ public final class StoreExchange implements Closeable {
         publisher::missing);
   }
 
-  /** Returns the id of a round; on the ranks but 0. */
+  /** Returns the id of a round; called on all ranks except 0. */
   public UniqueId follow(int round, RankBackend backend, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
     Names names = new Names(round);
@@ -87,7 +89,7 @@ public final class StoreExchange implements Closeable {
           answer.get(id);
           Optional<RankBackend.Mismatch> mismatch = RankBackend.Mismatch.read(answer);
           connected.set(names.receipt(attempt), bytes(attempt));
-          // Not deleted: rank 0 may be about to get it, and not every store bears that.
+          // Not deleted: rank 0 may be about to read it, which some stores do not tolerate.
           connected.set(names.announcement(self.rank()), NOTHING);
           connected.ping();
           RankBackend.Mismatch.check(mismatch);
@@ -100,7 +102,7 @@ public final class StoreExchange implements Closeable {
     try {
       return UniqueId.of(id);
     } catch (IllegalArgumentException e) {
-      throw new ExchangeFailedException("rank 0 has put no unique id into " + address(), e);
+      throw new ExchangeFailedException("rank 0 has put an invalid unique id into " + address(), e);
     }
   }
 
@@ -126,8 +128,7 @@ public final class StoreExchange implements Closeable {
         throws IOException, InterruptedException, ExchangeFailedException;
   }
 
-  private UniqueId converse(
-      Deadline deadline, Conversation conversation, Supplier<String> waitedFor)
+  private UniqueId converse(Deadline deadline, Conversation conversation, Supplier<String> awaited)
       throws InterruptedException, ExchangeFailedException {
     boolean connected = false;
     try (TorchStore current = new TorchStore(host, port, deadline)) {
@@ -142,8 +143,9 @@ public final class StoreExchange implements Closeable {
       }
       checkStillOpen.run();
       if (e instanceof SocketTimeoutException) {
-        String late = connected ? waitedFor.get() : e.getMessage();
-        throw new NcclTimeoutException("TorchStoreRendezvous.exchange", deadline.timeout(), late);
+        String problem = connected ? awaited.get() : e.getMessage();
+        throw new NcclTimeoutException(
+            "TorchStoreRendezvous.exchange", deadline.timeout(), problem);
       }
       throw new ExchangeFailedException(
           address() + " failed rank " + self.rank() + ": " + e.getMessage(), e);
@@ -151,10 +153,10 @@ public final class StoreExchange implements Closeable {
   }
 
   /**
-   * Returns an answer to one attempt: rank 0's token of this answer, the id, and why no rank may
-   * use it, if ranks have different backends.
+   * Returns the answer to one attempt: a random token, the id, and the mismatch if ranks have
+   * different backends.
    */
-  private byte[] closed(
+  private byte[] encoded(
       Names names, Token attempt, UniqueId id, Optional<RankBackend.Mismatch> mismatch) {
     Token answer = Token.random();
     ByteBuffer plain = ByteBuffer.allocate(BODY_BYTES).put(id.toBytes());
@@ -171,11 +173,11 @@ public final class StoreExchange implements Closeable {
     boolean sealed = answered.length > Token.BYTES + BODY_BYTES;
     if (answered.length < Token.BYTES + BODY_BYTES || sealed != secret.isPresent()) {
       throw new ExchangeFailedException(
-          "rank 0 has put %d bytes into %s, which %s: is %s the same on all ranks?"
+          "rank 0 has put %d bytes into %s, which %s; check that %s is the same on all ranks"
               .formatted(
                   answered.length,
                   address(),
-                  sealed ? "rank " + self.rank() + " cannot open" : "are no sealed id",
+                  sealed ? "rank " + self.rank() + " cannot decrypt" : "are not a sealed id",
                   SharedSecret.VARIABLE));
     }
     byte[] body = Arrays.copyOfRange(answered, Token.BYTES, answered.length);
@@ -192,7 +194,7 @@ public final class StoreExchange implements Closeable {
       return known.cipher(context).open(body, context);
     } catch (AEADBadTagException e) {
       throw new ExchangeFailedException(
-          "what is in " + address() + " was not sealed with the secret of rank " + self.rank(), e);
+          "the id in " + address() + " was not sealed with the secret of rank " + self.rank(), e);
     }
   }
 
@@ -204,7 +206,7 @@ public final class StoreExchange implements Closeable {
     return (names.answer(attempt) + " " + answer.toHex()).getBytes(StandardCharsets.US_ASCII);
   }
 
-  /** Ends the exchange that is under way, in any thread. */
+  /** Ends an exchange in progress in any thread. */
   @Override
   public void close() throws IOException {
     TorchStore current = store;
@@ -213,13 +215,13 @@ public final class StoreExchange implements Closeable {
     }
   }
 
-  /** What the values of one round are called. */
+  /** The keys of one round. */
   private final class Names {
     private final String prefix;
 
     private Names(int round) {
-      String run = Token.ofText(self.jobId()).toHex();
-      prefix = "nccl4j/%s/%d ranks/round %d/".formatted(run, self.size(), round);
+      String job = Token.ofText(self.jobId()).toHex();
+      prefix = "nccl4j/%s/%d ranks/round %d/".formatted(job, self.size(), round);
     }
 
     private String announcement(int rank) {
@@ -244,7 +246,7 @@ public final class StoreExchange implements Closeable {
     private final Token[] answered = new Token[self.size()];
     private final RankBackend[] backends = new RankBackend[self.size()];
     private final BitSet confirmed = new BitSet();
-    private final BitSet otherForms = new BitSet();
+    private final BitSet otherVersions = new BitSet();
 
     private Publisher(int round, UniqueId id, RankBackend backend) {
       this.names = new Names(round);
@@ -263,7 +265,7 @@ public final class StoreExchange implements Closeable {
           mismatch = confirmedMismatch();
           end =
               mismatch.isPresent()
-                  ? deadline.orAfter(ExchangeFailedException.LONGEST_FAREWELL)
+                  ? deadline.orAfter(ExchangeFailedException.FAILURE_LINGER)
                   : deadline;
         }
         if (end.passed()) {
@@ -274,7 +276,7 @@ public final class StoreExchange implements Closeable {
       }
     }
 
-    /** Looks once at every rank that is missing, and answers; returns whether none is missing. */
+    /** Polls every missing rank once, and answers; returns whether no rank is missing. */
     private boolean poll(TorchStore connected) throws IOException {
       for (int rank = 1; rank < self.size(); rank++) {
         if (!confirmed.get(rank)) {
@@ -283,10 +285,10 @@ public final class StoreExchange implements Closeable {
       }
       Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
       boolean all = Arrays.stream(seen).skip(1).allMatch(Objects::nonNull);
-      // An announcement may be of a rank that was restarted since; a receipt shows that it is not.
-      boolean sure = mismatch.isEmpty() ? all : confirmed.get(mismatch.get().rank());
+      // An announcement may be stale, of a rank restarted since; a receipt shows that it is not.
+      boolean decided = mismatch.isEmpty() ? all : confirmed.get(mismatch.get().rank());
       for (int rank = 1; rank < self.size(); rank++) {
-        if (sure || (mismatch.isPresent() && mismatch.get().rank() == rank)) {
+        if (decided || (mismatch.isPresent() && mismatch.get().rank() == rank)) {
           answer(connected, rank, mismatch);
         }
       }
@@ -302,9 +304,9 @@ public final class StoreExchange implements Closeable {
         byte[] announced = connected.get(names.announcement(rank));
         ByteBuffer bytes = ByteBuffer.wrap(announced);
         boolean known = announced.length == ANNOUNCEMENT_BYTES && bytes.getInt() == VERSION;
-        // What an exchange that has ended left is empty. Another form may be of a rank that was
-        // restarted since, so it is named only when the time is up.
-        otherForms.set(rank, announced.length > 0 && !known);
+        // A finished exchange leaves an empty value. Another version may be of a rank restarted
+        // since, so it is reported only at the deadline.
+        otherVersions.set(rank, announced.length > 0 && !known);
         if (known) {
           seen[rank] = Token.read(bytes);
           backends[rank] = RankBackend.ofCode(bytes.getInt());
@@ -317,7 +319,7 @@ public final class StoreExchange implements Closeable {
       Token attempt = seen[rank];
       if (attempt != null && !confirmed.get(rank) && !attempt.equals(answered[rank])) {
         answered[rank] = attempt;
-        connected.set(names.answer(attempt), closed(names, attempt, id, mismatch));
+        connected.set(names.answer(attempt), encoded(names, attempt, id, mismatch));
       }
     }
 
@@ -335,11 +337,9 @@ public final class StoreExchange implements Closeable {
           "missing " + Ranks.text(absent.isEmpty() ? unconfirmed : absent) + " of " + self.size();
       return text
           + (announced.isEmpty() ? "" : " (" + Ranks.text(announced) + " announced, not confirmed)")
-          + (otherForms.isEmpty()
+          + (otherVersions.isEmpty()
               ? ""
-              : " ("
-                  + Ranks.text(otherForms)
-                  + " announced in the form of another version of nccl4j)")
+              : " (" + Ranks.text(otherVersions) + " announced by another version of nccl4j)")
           + " in round "
           + round
           + " at "

@@ -4,6 +4,7 @@ import io.nccl4j.internal.auth.SessionKeys;
 import io.nccl4j.internal.rendezvous.HostLookup;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
 import java.io.ByteArrayOutputStream;
 import java.io.Closeable;
 import java.io.EOFException;
@@ -22,21 +23,20 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HexFormat;
-import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * A connection to PyTorch's TCP store ({@code c10d::TCPStore}), which keeps bytes by name. All that
- * is done over it ends at one deadline, with a {@link SocketTimeoutException}; what no store would
- * answer is a {@link ProtocolException} that shows it.
+ * A connection to PyTorch's TCP store ({@code c10d::TCPStore}), a key-value store. One deadline
+ * covers all requests; after it they throw {@link SocketTimeoutException}. An answer that no store
+ * would send causes a {@link ProtocolException} that contains it.
  *
- * <p>A request is one byte that says which, and its arguments. Names and values have their length
- * before them; numbers have the byte order of the hosts, which the store takes to be the same
- * everywhere. The first request is a magic number, which is not answered. A ping, whose number
- * comes back, then tells a store from whatever else may listen; stores know it from PyTorch 2.5 on.
+ * <p>A request is a type byte followed by its arguments. Keys and values are length-prefixed;
+ * numbers are in native byte order, which the store assumes to be the same on all hosts. The first
+ * request is a magic number, which is not answered. The ping that follows, whose number is echoed,
+ * distinguishes a store from other services; stores support it since PyTorch 2.5.
  */
 final class TorchStore implements Closeable {
-  private static final Logger LOG = LogManager.getLogger(TorchStore.class);
+  private static final Logger LOG = Loggers.of(TorchStore.class);
 
   private static final int VALIDATE = 0;
   private static final int SET = 1;
@@ -51,8 +51,8 @@ final class TorchStore implements Closeable {
   private static final int NOT_READY = 1;
   private static final int STOP_WAITING = 0;
 
-  private static final int MOST_VALUE_BYTES = 1 << 16;
-  private static final Duration LONGEST_ATTEMPT = Duration.ofSeconds(10);
+  private static final int MAX_VALUE_BYTES = 1 << 16;
+  private static final Duration ATTEMPT_TIMEOUT = Duration.ofSeconds(10);
 
   private final String host;
   private final int port;
@@ -61,7 +61,7 @@ final class TorchStore implements Closeable {
   private volatile SocketChannel channel;
   private volatile boolean closed;
 
-  /** Makes a connection that is not open yet. */
+  /** Creates a connection that is not open yet. */
   TorchStore(String host, int port, Deadline deadline) {
     this.host = host;
     this.port = port;
@@ -69,17 +69,17 @@ final class TorchStore implements Closeable {
   }
 
   /**
-   * Connects, and tries again until the deadline where nobody listens yet, or a store that is asked
-   * by too many at once resets connections.
+   * Connects, retrying until the deadline if nothing listens yet or an overloaded store resets the
+   * connection.
    *
-   * @throws ProtocolException if what listens there is no store
+   * @throws ProtocolException if the server is not a store
    */
   void connect() throws IOException, InterruptedException {
-    String lastly = "";
+    String lastProblem = "";
     Backoff backoff = Backoff.betweenAttempts(deadline);
     for (int attempt = 0; ; attempt++) {
       try {
-        current = deadline.orAfter(LONGEST_ATTEMPT);
+        current = deadline.orAfter(ATTEMPT_TIMEOUT);
         connect(attempt);
         current = deadline;
         return;
@@ -89,23 +89,23 @@ final class TorchStore implements Closeable {
         if (closed || Thread.currentThread().isInterrupted()) {
           throw e;
         }
-        // What an attempt says that the deadline cut short tells less than the one before.
-        lastly = deadline.passed() && !lastly.isEmpty() ? lastly : said(e);
-        LOG.debug("{} will be connected to again: {}", this, lastly);
+        // The problem of an attempt cut short by the deadline is less useful than the previous one.
+        lastProblem = deadline.passed() && !lastProblem.isEmpty() ? lastProblem : describe(e);
+        LOG.debug("connecting to {} again: {}", this, lastProblem);
       }
       if (deadline.passed()) {
-        throw new SocketTimeoutException(this + " does not answer; lastly: " + lastly);
+        throw new SocketTimeoutException(this + " does not answer; last problem: " + lastProblem);
       }
       backoff.pause();
     }
   }
 
-  private static String said(IOException e) {
+  private static String describe(IOException e) {
     return e.getMessage() == null ? e.toString() : e.getMessage();
   }
 
   private void connect(int attempt) throws IOException, InterruptedException {
-    // Looked up each time, for a name may come to be while we wait.
+    // Resolved each time, since the name may become resolvable while we wait.
     InetAddress[] addresses = HostLookup.addresses(host, current);
     close(channel);
     channel = SocketChannel.open();
@@ -125,7 +125,7 @@ final class TorchStore implements Closeable {
     ping();
   }
 
-  /** Returns when all has been done that was asked for before. */
+  /** Returns when the store has processed all earlier requests. */
   void ping() throws IOException {
     byte[] number = SessionKeys.randomBytes(Integer.BYTES);
     send(new Request(PING).bytes(number));
@@ -135,12 +135,12 @@ final class TorchStore implements Closeable {
     }
   }
 
-  /** Gives a name a value. The store says nothing to that; an answer to a later request will. */
+  /** Sets a value. The store does not answer; the answer to a later request confirms it. */
   void set(String name, byte[] value) throws IOException {
     send(new Request(SET).text(name).sized(value));
   }
 
-  /** Returns whether a name has a value. */
+  /** Returns whether a key has a value. */
   boolean has(String name) throws IOException {
     send(new Request(CHECK).size(1).text(name));
     byte[] answer = read(1);
@@ -151,7 +151,7 @@ final class TorchStore implements Closeable {
     };
   }
 
-  /** Waits until a name has a value. */
+  /** Waits until a key has a value. */
   void await(String name) throws IOException {
     send(new Request(WAIT).size(1).text(name));
     byte[] answer = read(1);
@@ -160,18 +160,18 @@ final class TorchStore implements Closeable {
     }
   }
 
-  /** Returns the value of a name that has one. */
+  /** Returns the value of a key that has one. */
   byte[] get(String name) throws IOException {
     send(new Request(GET).text(name));
     byte[] size = read(Long.BYTES);
     long length = ByteBuffer.wrap(size).order(ByteOrder.nativeOrder()).getLong();
-    if (length < 0 || length > MOST_VALUE_BYTES) {
+    if (length < 0 || length > MAX_VALUE_BYTES) {
       throw protocolViolation("the size of " + name, size);
     }
     return read((int) length);
   }
 
-  /** Takes the value of a name away. */
+  /** Deletes a key. */
   void delete(String name) throws IOException {
     send(new Request(DELETE_KEY).text(name));
     byte[] answer = read(Long.BYTES);
@@ -181,7 +181,7 @@ final class TorchStore implements Closeable {
     }
   }
 
-  /** Requests are so short that a socket's buffer always takes them. */
+  /** Sends a request; requests are short enough to always fit into the socket's buffer. */
   private void send(Request request) throws IOException {
     channel.socket().getOutputStream().write(request.bytes.toByteArray());
   }
@@ -189,29 +189,29 @@ final class TorchStore implements Closeable {
   private byte[] read(int length) throws IOException {
     InputStream in = channel.socket().getInputStream();
     byte[] bytes = new byte[length];
-    for (int have = 0; have < length; ) {
-      int got = readSome(in, bytes, have);
-      if (got < 0) {
-        throw new EOFException("it closed the connection instead of an answer");
+    for (int filled = 0; filled < length; ) {
+      int count = readSome(in, bytes, filled);
+      if (count < 0) {
+        throw new EOFException("it closed the connection without an answer");
       }
-      have += got;
+      filled += count;
     }
     return bytes;
   }
 
   private int readSome(InputStream in, byte[] bytes, int from) throws IOException {
     if (current.passed()) {
-      // A store that sends a byte now and then would keep each read within its time.
+      // A store that sends a byte now and then would keep each single read within its timeout.
       throw new SocketTimeoutException("it did not answer in time");
     }
     channel.socket().setSoTimeout(current.remainingMillis());
     try {
       return in.read(bytes, from, bytes.length - from);
     } catch (SocketTimeoutException e) {
-      SocketTimeoutException late =
+      SocketTimeoutException timeout =
           new SocketTimeoutException("it accepts connections, but did not answer in time");
-      late.initCause(e);
-      throw late;
+      timeout.initCause(e);
+      throw timeout;
     }
   }
 
@@ -219,11 +219,11 @@ final class TorchStore implements Closeable {
     String text = new String(answer, StandardCharsets.ISO_8859_1).replaceAll("[^ -~]", ".");
     String hex = HexFormat.ofDelimiter(" ").formatHex(answer);
     return new ProtocolException(
-        "what listens there is no store of PyTorch: asked for %s, it answered '%s' (%s)"
+        "the server is not a PyTorch store: asked for %s, it answered '%s' (%s)"
             .formatted(asked, text, hex));
   }
 
-  /** Ends whatever is under way, in any thread. */
+  /** Ends a request in progress in any thread. */
   @Override
   public void close() throws IOException {
     closed = true;
@@ -245,8 +245,8 @@ final class TorchStore implements Closeable {
   private static final class Request {
     private final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
 
-    private Request(int what) {
-      bytes.write(what);
+    private Request(int type) {
+      bytes.write(type);
     }
 
     private Request number(int value) {

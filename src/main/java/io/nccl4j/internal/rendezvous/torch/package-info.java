@@ -1,2 +1,2 @@
-/** An exchange of ids through a TCP store of PyTorch. Not exported. */
+/** Exchange of ids through a PyTorch TCP store. Not exported. */
 package io.nccl4j.internal.rendezvous.torch;

@@ -46,7 +46,10 @@ public final class Commands {
     line.getCommandSpec()
         .addMixin("flags", OptionValue.spec(flags))
         .addOption(
-            OptionSpec.builder("-h", "--help").usageHelp(true).description("print this help").build());
+            OptionSpec.builder("-h", "--help")
+                .usageHelp(true)
+                .description("print this help")
+                .build());
     return line.setOut(new PrintWriter(out, true, StandardCharsets.UTF_8))
         .setErr(new PrintWriter(err, true, StandardCharsets.UTF_8))
         .setExecutionStrategy(parsed -> written(line, out, new RunLast().execute(parsed)))

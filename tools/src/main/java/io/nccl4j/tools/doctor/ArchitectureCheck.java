@@ -6,8 +6,8 @@ import java.util.Optional;
 import java.util.stream.Collectors;
 
 /**
- * Checks that the libnccl file has device code for every GPU. Code for one architecture only, such as
- * sm_90a, counts as general code of that architecture.
+ * Checks that the libnccl file has device code for every GPU. Code for one architecture only, such
+ * as sm_90a, counts as general code of that architecture.
  */
 final class ArchitectureCheck implements Check {
   @Override

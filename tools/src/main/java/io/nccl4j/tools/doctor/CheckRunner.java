@@ -97,8 +97,7 @@ final class CheckRunner {
             .reference()
             .map(failure -> "failed: " + failure)
             .orElse(
-                "%d ranks, %d floats, OK"
-                    .formatted(ReferenceProbe.RANKS, ReferenceProbe.COUNT)));
+                "%d ranks, %d floats, OK".formatted(ReferenceProbe.RANKS, ReferenceProbe.COUNT)));
     return found;
   }
 
@@ -107,9 +106,7 @@ final class CheckRunner {
       return "no launcher, one rank";
     }
     String local =
-        launch.localRank().isPresent()
-            ? ", local rank " + launch.localRank().getAsInt()
-            : "";
+        launch.localRank().isPresent() ? ", local rank " + launch.localRank().getAsInt() : "";
     return "%s: rank %d of %d%s, id from %s"
         .formatted(launch.launcher(), launch.rank(), launch.size(), local, launch.idSource());
   }

@@ -49,8 +49,7 @@ final class CollectiveCheck implements Check {
   }
 
   private static Finding failed(ProbeResult probe) {
-    String at =
-        probe.lastStep().isEmpty() ? "before its first step" : "while " + probe.lastStep();
+    String at = probe.lastStep().isEmpty() ? "before its first step" : "while " + probe.lastStep();
     return switch (probe.end().kind()) {
       case TIMED_OUT ->
           Finding.error(

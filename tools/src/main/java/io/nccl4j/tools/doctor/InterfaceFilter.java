@@ -4,9 +4,9 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * A filter for network interfaces or InfiniBand devices, in NCCL's syntax: name prefixes separated by
- * commas, each optionally followed by a port ({@code mlx5_0:1}). A leading {@code =} makes the names
- * exact; a leading {@code ^} excludes them.
+ * A filter for network interfaces or InfiniBand devices, in NCCL's syntax: name prefixes separated
+ * by commas, each optionally followed by a port ({@code mlx5_0:1}). A leading {@code =} makes the
+ * names exact; a leading {@code ^} excludes them.
  *
  * @param exclude whether the names are excluded
  * @param exact whether the names are exact, not prefixes

@@ -78,9 +78,7 @@ final class NetworkCheck implements Check {
             .map(NetworkPort::name)
             .filter(name -> !filter.exclude() && filter.selects(name, -1))
             .collect(Collectors.joining(", "));
-    return present.isEmpty()
-        ? ""
-        : "; " + present + " is down or has no suitable address";
+    return present.isEmpty() ? "" : "; " + present + " is down or has no suitable address";
   }
 
   private static String names(List<NetworkPort> ports) {

@@ -26,8 +26,8 @@ record NetworkPort(String name, boolean running, List<InetAddress> addresses) {
   }
 
   /**
-   * Returns whether NCCL would use it: it is up and has an address of the family other than the IPv6
-   * loopback address.
+   * Returns whether NCCL would use it: it is up and has an address of the family other than the
+   * IPv6 loopback address.
    *
    * @param family {@code AF_INET} or {@code AF_INET6}; any other value means both
    */

@@ -11,8 +11,8 @@ import java.util.OptionalInt;
  *
  * @param end how its process ended
  * @param lastStep the last step that began; empty if none did
- * @param driver the newest CUDA version that the driver supports, such as 13000; 0 for no driver; empty
- *     if the probe did not get so far
+ * @param driver the newest CUDA version that the driver supports, such as 13000; 0 for no driver;
+ *     empty if the probe did not get so far
  * @param versions the releases of the loaded libraries and the file of libnccl, by name
  * @param gpus the devices
  * @param missing the library that was not found, and every attempt to find it
@@ -105,13 +105,11 @@ record ProbeResult(
         versions,
         log.entries(ProgressLog.DEVICE).stream().map(ProbeResult::gpu).toList(),
         log.last(ProgressLog.MISSING).map(entry -> missing(entry, log)),
-        log
-            .last(ProgressLog.CUDA_FAILURE)
+        log.last(ProgressLog.CUDA_FAILURE)
             .map(entry -> new CudaFailure(entry.get(0), entry.get(1), entry.get(2))),
         failure(log),
         mapped,
-        log
-            .last(ProgressLog.RIGHT)
+        log.last(ProgressLog.RIGHT)
             .map(e -> new Sums(Integer.parseInt(e.get(0)), Long.parseLong(e.get(1)))),
         output);
   }
@@ -121,14 +119,12 @@ record ProbeResult(
   }
 
   private static Missing missing(List<String> entry, ProgressLog log) {
-    List<String> attempts =
-        log.entries(ProgressLog.ATTEMPT).stream().map(List::getFirst).toList();
+    List<String> attempts = log.entries(ProgressLog.ATTEMPT).stream().map(List::getFirst).toList();
     return new Missing(entry.get(0), entry.get(1), attempts);
   }
 
   private static Optional<String> failure(ProgressLog log) {
-    return log
-        .last(ProgressLog.WRONG)
+    return log.last(ProgressLog.WRONG)
         .map(entry -> "the sum is wrong: " + entry.getFirst())
         .or(() -> log.last(ProgressLog.REFUSED).map(List::getFirst))
         .or(() -> log.last(ProgressLog.FAILURE).map(List::getFirst));

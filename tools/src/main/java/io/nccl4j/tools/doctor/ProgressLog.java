@@ -10,8 +10,8 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * The log that an {@link AllReduceProbe} writes while it runs, so that its progress is known even if
- * it hangs or crashes. It is a file because NCCL writes messages to stdout.
+ * The log that an {@link AllReduceProbe} writes while it runs, so that its progress is known even
+ * if it hangs or crashes. It is a file because NCCL writes messages to stdout.
  *
  * @param file the log file
  */

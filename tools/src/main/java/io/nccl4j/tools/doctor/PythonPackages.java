@@ -10,8 +10,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /**
- * Finds the package directories of the active python3, which contain NVIDIA's wheels, in the same way
- * as nccl4j does.
+ * Finds the package directories of the active python3, which contain NVIDIA's wheels, in the same
+ * way as nccl4j does.
  */
 final class PythonPackages {
   private static final int SECONDS = 15;
@@ -49,7 +49,9 @@ final class PythonPackages {
     }
   }
 
-  /** Skips a name that is invalid in this locale; the attempts of the probe list it with the reason. */
+  /**
+   * Skips a name that is invalid in this locale; the attempts of the probe list it with the reason.
+   */
   private static Stream<Path> named(String folder) {
     try {
       return Stream.of(Path.of(folder));

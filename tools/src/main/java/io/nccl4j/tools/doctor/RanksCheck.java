@@ -19,8 +19,7 @@ final class RanksCheck implements Check {
     if (state.launch().isEmpty()) {
       return List.of(
           Finding.error(
-              "the launcher's variables contradict each other: "
-                  + state.launchProblem().orElse(""),
+              "the launcher's variables contradict each other: " + state.launchProblem().orElse(""),
               "LaunchEnvironment.current() rejects them, because rank numbers would be wrong",
               "unset those left over from another launcher"));
     }

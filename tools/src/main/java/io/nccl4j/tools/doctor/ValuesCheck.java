@@ -153,8 +153,8 @@ final class ValuesCheck implements Check {
   }
 
   /**
-   * Checks lists of words per function, such as {@code ring;allreduce:tree,nvls}; {@code ^} excludes
-   * the words that follow.
+   * Checks lists of words per function, such as {@code ring;allreduce:tree,nvls}; {@code ^}
+   * excludes the words that follow.
    */
   private static Optional<Finding> list(NcclVariable setting, Set<String> words) {
     String[] parts = setting.value().split(";", -1);
@@ -162,8 +162,7 @@ final class ValuesCheck implements Check {
       int colon = parts[i].indexOf(':');
       String list = parts[i].substring(colon + 1);
       if (colon < 0 && i > 0) {
-        return Optional.of(
-            rejected(setting, "only the first list may omit its function", words));
+        return Optional.of(rejected(setting, "only the first list may omit its function", words));
       }
       if (colon >= 0 && !FUNCTIONS.contains(upper(parts[i].substring(0, colon)))) {
         return Optional.of(
@@ -197,8 +196,7 @@ final class ValuesCheck implements Check {
     return machine.has(setting.value())
         ? Optional.empty()
         : Optional.of(
-            Finding.warning(
-                setting + ": no such file", IGNORED, "correct the path or unset it"));
+            Finding.warning(setting + ": no such file", IGNORED, "correct the path or unset it"));
   }
 
   private static Optional<Finding> folder(NcclVariable setting, Machine machine) {

@@ -7,11 +7,13 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * Checks for variables that nothing reads. The names that NCCL reads are taken from the constants of
- * the libnccl file in use, so they match its release.
+ * Checks for variables that nothing reads. The names that NCCL reads are taken from the constants
+ * of the libnccl file in use, so they match its release.
  */
 final class VariablesCheck implements Check {
-  /** The variables that nccl4j reads, without those of the stand-in, which have their own prefix. */
+  /**
+   * The variables that nccl4j reads, without those of the stand-in, which have their own prefix.
+   */
   static final Set<String> OWN =
       Set.of(
           "NCCL4J_NCCL_LIBRARY",

@@ -123,7 +123,10 @@ final class Bandwidth {
       this.before = child.elapsed();
     }
 
-    /** Returns whether a run as long as the longest so far would finish in time; if not, adds a note. */
+    /**
+     * Returns whether a run as long as the longest so far would finish in time; if not, adds a
+     * note.
+     */
     boolean hasTimeFor(String what) {
       before = child.elapsed();
       boolean enough = child.left().compareTo(longest) >= 0;

@@ -23,7 +23,9 @@ record Call(
     long count,
     int root,
     boolean inPlace) {
-  /** A reduction operator; a pre-multiplied sum belongs to a communicator, so it is only named here. */
+  /**
+   * A reduction operator; a pre-multiplied sum belongs to a communicator, so it is only named here.
+   */
   enum Combine {
     NOTHING,
     SUM,

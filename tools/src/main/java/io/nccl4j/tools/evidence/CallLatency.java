@@ -21,8 +21,8 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * Measures the time to enqueue an all-reduce of one element, alternately through nccl4j's API with all
- * its checks and through the generated bindings only.
+ * Measures the time to enqueue an all-reduce of one element, alternately through nccl4j's API with
+ * all its checks and through the generated bindings only.
  */
 final class CallLatency {
   private static final String TITLE = "ncclAllReduce of 1 float, 1 rank, nanoseconds per call";

@@ -150,7 +150,10 @@ public final class Child {
     return Duration.ofNanos(System.nanoTime() - start);
   }
 
-  /** Returns the time left until nine tenths of the deadline; the rest is for the end of the program. */
+  /**
+   * Returns the time left until nine tenths of the deadline; the rest is for the end of the
+   * program.
+   */
   Duration left() {
     return Duration.ofSeconds(deadline).multipliedBy(9).dividedBy(10).minus(elapsed());
   }

@@ -13,9 +13,9 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 
 /**
- * Runs nccl4j's contract suite. All topics share one process, so that Java, CUDA and NCCL start only
- * once. After a topic that fails, crashes or hangs, the remaining topics run in a new process: an
- * error that makes the GPU unusable for a process affects only one topic.
+ * Runs nccl4j's contract suite. All topics share one process, so that Java, CUDA and NCCL start
+ * only once. After a topic that fails, crashes or hangs, the remaining topics run in a new process:
+ * an error that makes the GPU unusable for a process affects only one topic.
  */
 final class ContractSuite {
   static final String PASSED = "passed";

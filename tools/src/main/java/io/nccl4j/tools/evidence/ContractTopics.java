@@ -73,7 +73,8 @@ final class ContractTopics implements TestExecutionListener {
             .selectors(
                 DiscoverySelectors.selectNestedClass(
                     List.of(Class.forName(child.suite)), nested.get(topic)))
-            // In a separate thread, since native code cannot be interrupted: a test that hangs fails.
+            // In a separate thread, since native code cannot be interrupted: a test that hangs
+            // fails.
             .configurationParameter("junit.jupiter.execution.timeout.default", "60 s")
             .configurationParameter(
                 "junit.jupiter.execution.timeout.thread.mode.default", "SEPARATE_THREAD")

@@ -68,7 +68,7 @@ final class CrossCheck {
       Communicator comm = peers.communicator(backend, config.withDevice(child.device));
       int[] devices = IntStream.range(0, child.size).toArray();
       List<Endpoint> reference =
-          java.newCommunicators(config, devices).stream().map(Endpoint::new).toList();
+          java.newCommunicators(devices, config).stream().map(Endpoint::new).toList();
       try (Endpoint nccl = new Endpoint(comm)) {
         CrossCheck check = new CrossCheck(child, nccl, reference);
         check.compareAll();

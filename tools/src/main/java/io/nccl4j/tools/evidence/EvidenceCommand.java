@@ -191,8 +191,7 @@ public final class EvidenceCommand {
     }
     if (launch.size() == 1 && steps.contains(EvidencePlan.LAUNCHED)) {
       throw new ParameterException(
-          commandLine,
-          EvidencePlan.LAUNCHED + " needs a launcher, such as mpirun");
+          commandLine, EvidencePlan.LAUNCHED + " needs a launcher, such as mpirun");
     }
     return launch;
   }
@@ -218,7 +217,9 @@ public final class EvidenceCommand {
     }
   }
 
-  /** Deletes the working directory, unless a process that could not be killed still writes there. */
+  /**
+   * Deletes the working directory, unless a process that could not be killed still writes there.
+   */
   private void clear(Path work) {
     try {
       OutputFile.deleteFolder(work);

@@ -15,9 +15,9 @@ import java.util.stream.IntStream;
 /**
  * The steps, in order, and the commands that run them on a machine.
  *
- * <p>The seconds of a step are its guaranteed time; time that earlier steps did not use is added. On
- * one GPU they sum to at most 470, which {@code EvidencePlanTest} checks: with ten seconds for the
- * command itself, all steps end within 8 minutes even if every one of them hangs.
+ * <p>The seconds of a step are its guaranteed time; time that earlier steps did not use is added.
+ * On one GPU they sum to at most 470, which {@code EvidencePlanTest} checks: with ten seconds for
+ * the command itself, all steps end within 8 minutes even if every one of them hangs.
  */
 final class EvidencePlan {
   /** The groups that {@code --steps} accepts: prefixes of step names, in the order of the steps. */
@@ -52,8 +52,8 @@ final class EvidencePlan {
           "contract-two-processes");
 
   /**
-   * The number of hardware queues of a CUDA context. With the default of 8, streams of two ranks may
-   * share a queue and wait for each other.
+   * The number of hardware queues of a CUDA context. With the default of 8, streams of two ranks
+   * may share a queue and wait for each other.
    */
   private static final String CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS";
 
@@ -271,8 +271,7 @@ final class EvidencePlan {
   private Step prediction(Machine machine, String algorithm, String protocol, int seconds) {
     String name = ("prediction-" + algorithm + "-" + protocol).toLowerCase(Locale.ROOT);
     String title =
-        "Predicted bits, %s with %s, %d ranks in "
-            .formatted(algorithm, protocol, PREDICTED_RANKS);
+        "Predicted bits, %s with %s, %d ranks in ".formatted(algorithm, protocol, PREDICTED_RANKS);
     Map<String, String> variables = new LinkedHashMap<>();
     variables.put("NCCL_NVLS_ENABLE", "0");
     variables.put(Prediction.ALGORITHM, algorithm);
@@ -282,8 +281,7 @@ final class EvidencePlan {
     variables.put(Prediction.LOG, work.resolve(name + ".nccl" + Prediction.PROCESS).toString());
     boolean share = PREDICTED_RANKS > machine.devices();
     if (machine.standIn()) {
-      return Step.notPossible(
-          name, title + "one process", "the stand-in reduces in rank order");
+      return Step.notPossible(name, title + "one process", "the stand-in reduces in rank order");
     }
     if (share && !machine.ncclAtLeast(2, 30)) {
       return sharedGpuStep(

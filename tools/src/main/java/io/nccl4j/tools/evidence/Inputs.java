@@ -10,9 +10,9 @@ import java.util.SplittableRandom;
  *
  * <p>Data that is only moved has random bits, and so have reduced integers, whose arithmetic wraps
  * around. Floats reduced by at most two ranks have a random mantissa and magnitude and are not NaN,
- * infinite or zero: one operation, rounded once, has the same result in any order. For an average, a
- * pre-multiplied sum or more than two ranks they are small even numbers, exact in every type and at
- * every step.
+ * infinite or zero: one operation, rounded once, has the same result in any order. For an average,
+ * a pre-multiplied sum or more than two ranks they are small even numbers, exact in every type and
+ * at every step.
  */
 final class Inputs {
   private static final int MAX_EXACT_RANKS = 2;

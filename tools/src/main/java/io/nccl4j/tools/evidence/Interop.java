@@ -18,8 +18,8 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * The Java rank of a communicator whose other rank is a Python process, {@value #SCRIPT}. It makes the
- * same calls with the same inputs and checks its own results.
+ * The Java rank of a communicator whose other rank is a Python process, {@value #SCRIPT}. It makes
+ * the same calls with the same inputs and checks its own results.
  */
 final class Interop {
   /** The Python program, a resource of this package. */
@@ -75,7 +75,9 @@ final class Interop {
     Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
   }
 
-  /** Rank r contributes (r + 1) * (i mod 1000) at index i, whose sum is exact in every type used. */
+  /**
+   * Rank r contributes (r + 1) * (i mod 1000) at index i, whose sum is exact in every type used.
+   */
   private static long differences(Sum sum, Communicator comm, Stream stream) {
     DataType type = sum.type();
     MemorySegment data = MemorySegment.ofArray(new byte[sum.count() * type.bytes()]);

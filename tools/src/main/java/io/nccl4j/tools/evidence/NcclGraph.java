@@ -14,8 +14,8 @@ import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 
 /**
- * The rings and trees of one communicator, parsed from NCCL's log ({@code NCCL_DEBUG=INFO}): lines of
- * the forms {@code Channel 00/02 : 0 1 2 3} and {@code Trees [0] 1/-1/-1->0->-1 [1] ...}.
+ * The rings and trees of one communicator, parsed from NCCL's log ({@code NCCL_DEBUG=INFO}): lines
+ * of the forms {@code Channel 00/02 : 0 1 2 3} and {@code Trees [0] 1/-1/-1->0->-1 [1] ...}.
  */
 final class NcclGraph {
   private static final Pattern RING = Pattern.compile("Channel (\\d+)/\\d+ :((?: +\\d+)+)\\s*$");

@@ -13,7 +13,10 @@ import java.util.Map;
 import java.util.function.ToDoubleFunction;
 import java.util.stream.Stream;
 
-/** Runs the bandwidth command and a program of nccl-tests alternately, with the same flags and library. */
+/**
+ * Runs the bandwidth command and a program of nccl-tests alternately, with the same flags and
+ * library.
+ */
 final class NcclTests {
   static final String VARIABLE = "NCCL_TESTS_DIR";
 

@@ -25,15 +25,12 @@ final class Page {
     line("# nccl4j evidence: %s, NCCL %s".formatted(run.device(), run.ncclVersion()));
     line("");
     if (run.standIn()) {
-      line(
-          "> **This is not a GPU result.** All of it ran on the stand-in of `src/test/native`:");
-      line(
-          "> a test fixture, not NCCL, no GPU. It shows only that the command works.");
+      line("> **This is not a GPU result.** All of it ran on the stand-in of `src/test/native`:");
+      line("> a test fixture, not NCCL, no GPU. It shows only that the command works.");
       line("");
     }
     if (run.quick()) {
-      line(
-          "> A quick run (`--quick`): tiny sizes, few repetitions. Its times mean nothing.");
+      line("> A quick run (`--quick`): tiny sizes, few repetitions. Its times mean nothing.");
       line("");
     }
     line(

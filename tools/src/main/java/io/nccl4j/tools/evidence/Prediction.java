@@ -32,8 +32,8 @@ import java.util.stream.IntStream;
 
 /**
  * Compares all-reduces of NCCL, pinned to one algorithm and protocol, bit for bit with the results
- * that the reference predicts for the rings and trees in NCCL's log. The sums of the inputs depend on
- * the order. This process has all ranks or one of them, and predicts the results of all.
+ * that the reference predicts for the rings and trees in NCCL's log. The sums of the inputs depend
+ * on the order. This process has all ranks or one of them, and predicts the results of all.
  */
 final class Prediction {
   /** The variable with the path of NCCL's log, one file for each process. */
@@ -45,7 +45,9 @@ final class Prediction {
   static final String ALGORITHM = "NCCL_ALGO";
   static final String PROTOCOL = "NCCL_PROTO";
 
-  /** With large elements and Simple's chunks, the last takes two loops over a ring of four ranks. */
+  /**
+   * With large elements and Simple's chunks, the last takes two loops over a ring of four ranks.
+   */
   private static final long[] COUNTS = {7, 4097, 1_100_003};
 
   private static final long[] FEW_COUNTS = {7, 1025};
@@ -88,7 +90,7 @@ final class Prediction {
         Peers peers = child.meet == null ? null : new Peers(child)) {
       List<Communicator> actual =
           peers == null
-              ? backend.newCommunicators(config, devices(backend, child.size))
+              ? backend.newCommunicators(devices(backend, child.size), config)
               : List.of(peers.communicator(backend, config.withDevice(child.device)));
       try {
         awaitLogs(actual);
@@ -115,7 +117,9 @@ final class Prediction {
     }
   }
 
-  /** Returns options for the algorithm and protocol that NCCL is pinned to and the graph in its log. */
+  /**
+   * Returns options for the algorithm and protocol that NCCL is pinned to and the graph in its log.
+   */
   static ReferenceOptions options(int ranks, Map<String, String> environment)
       throws IOException, Child.NotPossible {
     Path log = Path.of(environment.get(LOG));
@@ -151,7 +155,7 @@ final class Prediction {
     child.fact("layout", options.layout().toString());
     try (Backend reference = ReferenceBackend.open(ranks, options)) {
       List<Communicator> predicted =
-          reference.newCommunicators(config, IntStream.range(0, ranks).toArray());
+          reference.newCommunicators(IntStream.range(0, ranks).toArray(), config);
       try (Ranks found = Ranks.of(actual);
           Ranks expected = Ranks.of(predicted)) {
         Prediction prediction = new Prediction(child, found, expected);
@@ -193,7 +197,9 @@ final class Prediction {
     finish(results);
   }
 
-  /** Adds the number of ranks with unpredicted bits for each operator; removes a rejected operator. */
+  /**
+   * Adds the number of ranks with unpredicted bits for each operator; removes a rejected operator.
+   */
   private void compare(DataType type, long count, Map<Call.Combine, Integer> wrong) {
     int ranks = predicted.comms().size();
     Call call = new Call(Operation.ALL_REDUCE, COMBINES.getFirst(), type, ranks, count, 0, true);

@@ -29,8 +29,8 @@ record Step(
    * @param label its label, unique in the step, such as its rank
    * @param words program and arguments; {@code --deadline} is added if it writes a report
    * @param environment variables to set in addition to those of this process
-   * @param report where it writes a {@link Report}, or null if it writes none, so that its exit status
-   *     and output are its result
+   * @param report where it writes a {@link Report}, or null if it writes none, so that its exit
+   *     status and output are its result
    */
   record Command(String label, List<String> words, Map<String, String> environment, Path report) {}
 

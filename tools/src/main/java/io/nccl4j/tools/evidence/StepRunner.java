@@ -20,8 +20,8 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Runs steps one after the other. A step cannot end or block the run: a process that hangs is killed
- * at its deadline with all its descendants, and a crash is reported.
+ * Runs steps one after the other. A step cannot end or block the run: a process that hangs is
+ * killed at its deadline with all its descendants, and a crash is reported.
  */
 final class StepRunner implements AutoCloseable {
   /** The time that the processes of a step have left after one of them fails. */
@@ -247,7 +247,9 @@ final class StepRunner implements AutoCloseable {
     }
   }
 
-  /** Returns the report of a process; if it writes none, one made from its exit status and output. */
+  /**
+   * Returns the report of a process; if it writes none, one made from its exit status and output.
+   */
   private static Report report(Running one, boolean killed) throws IOException {
     Path file = one.command().report();
     if (file != null) {
@@ -345,7 +347,9 @@ final class StepRunner implements AutoCloseable {
     }
   }
 
-  /** Returns the JVM flag that writes crash files into a directory, where a runner looks for them. */
+  /**
+   * Returns the JVM flag that writes crash files into a directory, where a runner looks for them.
+   */
   static String crashFile(Path folder) {
     // %p is the process id: several processes may crash at once.
     return "-XX:ErrorFile=" + folder.resolve("%p" + CRASH);
@@ -369,7 +373,9 @@ final class StepRunner implements AutoCloseable {
     return new String(output, StandardCharsets.UTF_8).replaceAll("[\\p{Cc}&&[^\\n\\r\\t]]", "?");
   }
 
-  /** Returns the end of a process's output, without the stacks that it printed before it was killed. */
+  /**
+   * Returns the end of a process's output, without the stacks that it printed before it was killed.
+   */
   private static String tail(Path output, long end) throws IOException {
     byte[] bytes = Arrays.copyOf(Files.readAllBytes(output), Math.toIntExact(end));
     List<String> lines = text(bytes).lines().toList();

@@ -17,31 +17,35 @@ final class SweepCharts {
   /** The automatic choice, and three algorithms with three protocols each. */
   private static final int CHOICES = 10;
 
+  /** The automatic choice, and one algorithm with three protocols. */
+  private static final int QUICK_CHOICES = 4;
+
   private SweepCharts() {}
 
   static void run(Child child) throws IOException, InterruptedException {
     Path json = child.report.resolveSibling("sweep.measured.json");
     Duration limit = child.left();
-    int status = await(start(child, json, limit.dividedBy(CHOICES + 1)), limit);
+    int choices = child.quick ? QUICK_CHOICES : CHOICES;
+    int status = await(start(child, json, limit.dividedBy(choices + 1)), limit);
     if (status != 0 || !Files.exists(json)) {
       throw new IOException("exited with status " + status);
     }
     Map<?, ?> measured = (Map<?, ?>) JsonTree.parse(Files.readString(json));
-    List<String> choices = new ArrayList<>();
+    List<String> names = new ArrayList<>();
     for (Object each : (List<?>) measured.get("choices")) {
       Map<?, ?> choice = (Map<?, ?>) each;
-      choices.add((String) choice.get("choice"));
+      names.add((String) choice.get("choice"));
       if (!((String) choice.get("reason")).isEmpty()) {
         child.note(
             "%s: %s: %s"
                 .formatted(choice.get("choice"), choice.get("state"), choice.get("reason")));
       }
     }
-    child.table(table(measured, choices));
+    child.table(table(measured, names));
     child.note("`" + child.page.getFileName() + "` has the charts.");
     child.end(
         Report.Verdict.PASSED,
-        "%d sizes, %d choices".formatted(rows(measured).size(), choices.size()));
+        "%d sizes, %d choices".formatted(rows(measured).size(), names.size()));
   }
 
   /** Returns the exit status; after the time limit, kills the process and its descendants. */

@@ -13,12 +13,12 @@ import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 
 /**
- * The steps of an all-reduce on one channel, in the order of the schedule's walk, and the value that
- * each rank holds after each step.
+ * The steps of an all-reduce on one channel, in the order of the schedule's walk, and the value
+ * that each rank holds after each step.
  *
- * <p>A value is written as the ranks whose data it contains, reduced from the left: in {@code 1+2+0},
- * the data of rank 2 is added to that of rank 1, then that of rank 0; in {@code 1+0+(3+2)}, the sum of
- * ranks 3 and 2 is added to the sum of ranks 1 and 0. Rounding depends on that order.
+ * <p>A value is written as the ranks whose data it contains, reduced from the left: in {@code
+ * 1+2+0}, the data of rank 2 is added to that of rank 1, then that of rank 0; in {@code 1+0+(3+2)},
+ * the sum of ranks 3 and 2 is added to the sum of ranks 1 and 0. Rounding depends on that order.
  *
  * @param schedule the schedule
  * @param channel the channel, from 0
@@ -52,7 +52,9 @@ record ChannelTrace(Schedule schedule, int channel, List<Frame> frames) {
     return traces;
   }
 
-  /** Returns a lower bound of the number of steps, without a walk: each slice that is sent is one. */
+  /**
+   * Returns a lower bound of the number of steps, without a walk: each slice that is sent is one.
+   */
   private static long moves(Schedule schedule) {
     long moves = 0;
     for (int channel = 0; channel < schedule.channels(); channel++) {

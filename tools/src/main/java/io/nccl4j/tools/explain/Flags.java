@@ -70,8 +70,7 @@ final class Flags {
   @Option(
       names = "--protocol",
       paramLabel = "simple|ll|ll128",
-      description =
-          "NCCL's protocol, which determines the chunk size; default simple; with --size")
+      description = "NCCL's protocol, which determines the chunk size; default simple; with --size")
   Protocol protocol;
 
   @Option(

@@ -56,8 +56,7 @@ final class HtmlPage {
         "views",
         explanations.stream()
             .flatMap(
-                explanation ->
-                    explanation.traces().stream().map(trace -> view(explanation, trace)))
+                explanation -> explanation.traces().stream().map(trace -> view(explanation, trace)))
             .toList());
   }
 

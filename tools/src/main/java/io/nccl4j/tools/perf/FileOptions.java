@@ -12,7 +12,8 @@ final class FileOptions {
   @Option(
       names = {"-J", "--output_file"},
       paramLabel = "FILE",
-      description = "also write everything as JSON; the name ends in .json, an existing file is kept")
+      description =
+          "also write everything as JSON; the name ends in .json, an existing file is kept")
   Path outputFile;
 
   @Option(

@@ -194,7 +194,8 @@ final class Flags {
       names = {"-a", "--average"},
       paramLabel = "0|1|2|3",
       defaultValue = "1",
-      description = "reported time: 0 rank 0's, 1 the mean, 2 the minimum, 3 the maximum; default 1")
+      description =
+          "reported time: 0 rank 0's, 1 the mean, 2 the minimum, 3 the maximum; default 1")
   int average;
 
   @Option(

@@ -33,8 +33,7 @@ final class SizeOptions {
   @Option(
       names = {"-f", "--stepfactor"},
       paramLabel = "N",
-      description =
-          "multiplies a size to get the next; 2 or more, which overrides -i")
+      description = "multiplies a size to get the next; 2 or more, which overrides -i")
   Integer stepFactor;
 
   /**

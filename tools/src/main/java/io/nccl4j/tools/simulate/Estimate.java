@@ -6,7 +6,8 @@ import io.nccl4j.schedule.Protocol;
  * The estimated time of one all-reduce.
  *
  * @param algorithm the algorithm
- * @param across the algorithm across nodes if the algorithm is hierarchical, else the same algorithm
+ * @param across the algorithm across nodes if the algorithm is hierarchical, else the same
+ *     algorithm
  * @param protocol NCCL's protocol
  * @param ranks the number of ranks
  * @param bytes the bytes that every rank reduces

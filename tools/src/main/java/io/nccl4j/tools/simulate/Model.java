@@ -165,9 +165,9 @@ final class Model {
   }
 
   /**
-   * Estimates rings. Once the first data has gone around, all channels together keep the most loaded
-   * link busy, unless a single channel takes longer: it starts a slice only after the previous one
-   * has gone all the way.
+   * Estimates rings. Once the first data has gone around, all channels together keep the most
+   * loaded link busy, unless a single channel takes longer: it starts a slice only after the
+   * previous one has gone all the way.
    */
   private Cost ring(Layout layout, Shape shape, Cluster where, long count) {
     Schedule schedule = new RingSchedule(layout, where.ranks(), count, ELEMENT_BYTES);

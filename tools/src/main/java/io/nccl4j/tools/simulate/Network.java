@@ -3,9 +3,9 @@ package io.nccl4j.tools.simulate;
 import io.nccl4j.schedule.Protocol;
 
 /**
- * The bandwidths and latencies of a cluster. Bandwidths are per rank and direction; a rank sends and
- * receives at the same time. A node has one network card for each rank, and each channel uses one of
- * them.
+ * The bandwidths and latencies of a cluster. Bandwidths are per rank and direction; a rank sends
+ * and receives at the same time. A node has one network card for each rank, and each channel uses
+ * one of them.
  *
  * @param intra the bandwidth of a rank to ranks of its own node, in bytes per second
  * @param inter the bandwidth of a network card to other nodes, in bytes per second

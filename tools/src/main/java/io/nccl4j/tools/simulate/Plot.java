@@ -13,8 +13,8 @@ import java.util.function.ToDoubleFunction;
 import java.util.stream.LongStream;
 
 /**
- * Charts of a scenario: time and bus bandwidth by size, each algorithm with each protocol; and, for a
- * sweep over ranks, both by ranks, each algorithm with its best protocol. Colours distinguish
+ * Charts of a scenario: time and bus bandwidth by size, each algorithm with each protocol; and, for
+ * a sweep over ranks, both by ranks, each algorithm with its best protocol. Colours distinguish
  * algorithms, line styles protocols.
  */
 final class Plot {

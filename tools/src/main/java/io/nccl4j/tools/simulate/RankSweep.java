@@ -4,8 +4,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The same network with increasing numbers of ranks: powers of two within one node, then one node, two
- * nodes, four and so on, and finally as many full nodes as the limit allows.
+ * The same network with increasing numbers of ranks: powers of two within one node, then one node,
+ * two nodes, four and so on, and finally as many full nodes as the limit allows.
  *
  * @param models a model for each number of ranks
  */

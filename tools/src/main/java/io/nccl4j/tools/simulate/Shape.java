@@ -16,8 +16,9 @@ import java.util.Set;
 import java.util.TreeSet;
 
 /**
- * Properties of a layout that do not depend on the size: a few paths that include the longest, and a
- * few nodes that include the busiest. This avoids a scan of a hundred thousand ranks per estimate.
+ * Properties of a layout that do not depend on the size: a few paths that include the longest, and
+ * a few nodes that include the busiest. This avoids a scan of a hundred thousand ranks per
+ * estimate.
  */
 final class Shape {
   private final Cluster cluster;

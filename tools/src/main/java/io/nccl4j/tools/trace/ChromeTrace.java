@@ -12,9 +12,9 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Writes a timeline in the JSON format of Perfetto and Chrome: a process for each rank, with a thread
- * for each of its streams and one for the calls. Flow arrows lead from a call to its operation, and
- * connect the spans of one operation on several ranks.
+ * Writes a timeline in the JSON format of Perfetto and Chrome: a process for each rank, with a
+ * thread for each of its streams and one for the calls. Flow arrows lead from a call to its
+ * operation, and connect the spans of one operation on several ranks.
  *
  * @see <a
  *     href="https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU">Trace

@@ -8,9 +8,9 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The offsets that align the clocks of several hosts. Processes that share a kernel share its clock.
- * The others are aligned by the collectives that no rank finishes before all have started, since these
- * end at almost the same time on all ranks.
+ * The offsets that align the clocks of several hosts. Processes that share a kernel share its
+ * clock. The others are aligned by the collectives that no rank finishes before all have started,
+ * since these end at almost the same time on all ranks.
  */
 final class Clocks {
   /** Identifies a collective on all of its ranks. */

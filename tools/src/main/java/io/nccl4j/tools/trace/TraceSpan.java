@@ -9,7 +9,8 @@ import java.util.stream.Stream;
  * An operation or other event with a duration. Times are nanoseconds since 1970.
  *
  * @param source the recording
- * @param rank the rank in the communicator from which all others were split; -1 if it belongs to none
+ * @param rank the rank in the communicator from which all others were split; -1 if it belongs to
+ *     none
  * @param lane the row of the timeline
  * @param name the name of the operation or event
  * @param called when it was enqueued

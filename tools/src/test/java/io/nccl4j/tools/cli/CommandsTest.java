@@ -74,8 +74,7 @@ class CommandsTest {
   @Test
   void invalidArgumentsAreReportedInOneLine() {
     assertEquals(Commands.BAD_ARGUMENTS, run(() -> 7, "--off"));
-    assertEquals(
-        "count: Unknown option: '--off'; see scripts/count --help\n", text(err));
+    assertEquals("count: Unknown option: '--off'; see scripts/count --help\n", text(err));
   }
 
   @Test
@@ -85,8 +84,7 @@ class CommandsTest {
           throw new IllegalArgumentException("--of is 7; it must be 8");
         };
     assertEquals(Commands.BAD_ARGUMENTS, run(refusing));
-    assertEquals(
-        "count: --of is 7; it must be 8; see scripts/count --help\n", text(err));
+    assertEquals("count: --of is 7; it must be 8; see scripts/count --help\n", text(err));
   }
 
   @Test
@@ -125,7 +123,8 @@ class CommandsTest {
       assertEquals(
           Commands.FAILED, Commands.of(new Flags(), printing, nowhere, stream(err)).execute(args));
       assertEquals(
-          "count: cannot write to stdout; its device is full or its reader has exited\n", text(err));
+          "count: cannot write to stdout; its device is full or its reader has exited\n",
+          text(err));
     }
   }
 

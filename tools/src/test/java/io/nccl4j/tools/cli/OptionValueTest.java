@@ -34,7 +34,8 @@ class OptionValueTest {
   @ParameterizedTest
   @ValueSource(strings = {"5", "-2", "", "one", "1.0", "0x1", "1000000000000"})
   void invalidNumberIsQuotedWithBounds(String text) {
-    refused("'" + text + "' is not a whole number from -1 to 4", () -> OptionValue.whole(text, -1, 4));
+    refused(
+        "'" + text + "' is not a whole number from -1 to 4", () -> OptionValue.whole(text, -1, 4));
   }
 
   @Test

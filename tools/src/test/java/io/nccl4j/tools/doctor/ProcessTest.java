@@ -182,8 +182,7 @@ class ProcessTest {
     FinishedProgram ended = doctor(environment);
     assertEquals(1, ended.status(), ended.out());
     assertTrue(
-        hasLine(
-            ended, "error      the all-reduce process crashed while loading libcudart"),
+        hasLine(ended, "error      the all-reduce process crashed while loading libcudart"),
         ended.out());
     assertTrue(ended.out().contains("SIGILL"), "the JVM's crash message is shown: " + ended.out());
     assertTrue(ended.out().contains("[libcudart.so.13+"), ended.out());

@@ -111,8 +111,7 @@ class ReportTest {
     machine.output.add("# Problematic frame:");
     Finding finding = machine.onlyFinding(new CollectiveCheck());
     assertEquals(
-        "the all-reduce process was killed by signal 6 while loading libcudart",
-        finding.title());
+        "the all-reduce process was killed by signal 6 while loading libcudart", finding.title());
     assertEquals(List.of("# Problematic frame:"), finding.details());
   }
 

@@ -229,8 +229,7 @@ class VariablesTest {
     machine.folder("/proc/driver/nvidia/gpus/0000:01:00.0");
     machine.folder("/proc/driver/nvidia/gpus/0000:02:00.0");
     assertEquals(
-        List.of("unchecked: whether every rank has its own GPU"),
-        machine.titles(new RanksCheck()));
+        List.of("unchecked: whether every rank has its own GPU"), machine.titles(new RanksCheck()));
   }
 
   @Test

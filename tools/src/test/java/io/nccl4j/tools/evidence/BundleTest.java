@@ -23,8 +23,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * Tests the unpacked archive in an environment without this machine's Java. Runs all evidence steps on
- * the stand-in with {@code --quick}.
+ * Tests the unpacked archive in an environment without this machine's Java. Runs all evidence steps
+ * on the stand-in with {@code --quick}.
  */
 @Tag("bundle")
 class BundleTest {
@@ -68,8 +68,7 @@ class BundleTest {
   void helloRuns() throws IOException, InterruptedException {
     FinishedProgram ended = run(Map.of(), script("hello"));
     assertEquals(0, ended.status(), ended.output());
-    assertTrue(
-        ended.lastLine().endsWith("has the sum of 1000 elements, all right"), ended.output());
+    assertTrue(ended.lastLine().contains("has the sum of 1000 elements, OK"), ended.output());
   }
 
   @Test
@@ -234,8 +233,7 @@ class BundleTest {
   }
 
   @Test
-  void missingLibraryFailsFirstStep()
-      throws IOException, InterruptedException {
+  void missingLibraryFailsFirstStep() throws IOException, InterruptedException {
     Path out = folder.resolve("nothing");
     FinishedProgram ended =
         run(
@@ -266,8 +264,7 @@ class BundleTest {
         run(Map.of(), script("gpu-evidence"), "--steps", "bandwidth-launched", "out");
     assertEquals(2, launched.status(), launched.output());
     assertEquals(
-        "gpu-evidence: bandwidth-launched needs a launcher, such as mpirun",
-        launched.lastLine());
+        "gpu-evidence: bandwidth-launched needs a launcher, such as mpirun", launched.lastLine());
     FinishedProgram out = run(Map.of(), script("gpu-evidence"), "/proc/nothing");
     assertEquals(2, out.status(), out.output());
     assertTrue(

@@ -10,7 +10,9 @@ import io.nccl4j.tools.evidence.Child.NotPossible;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** Tests with lines of NCCL's log, as {@code initTransportsRank} and {@code rings.cc} print them. */
+/**
+ * Tests with lines of NCCL's log, as {@code initTransportsRank} and {@code rings.cc} print them.
+ */
 class NcclGraphTest {
   private static final String PREFIX = "machine:4711:4720 [0] NCCL INFO ";
 

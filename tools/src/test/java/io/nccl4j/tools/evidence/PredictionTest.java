@@ -35,7 +35,7 @@ class PredictionTest {
     Child child = child("report");
     CommunicatorConfig config = CommunicatorConfig.defaults();
     try (Backend backend = ReferenceBackend.open(4, actual)) {
-      List<Communicator> ranks = backend.newCommunicators(config, 0, 1, 2, 3);
+      List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1, 2, 3}, config);
       try {
         return Prediction.compare(child, config, ranks, predicted);
       } finally {
@@ -61,7 +61,7 @@ class PredictionTest {
   void singleRankMatchesPrediction() throws Exception {
     CommunicatorConfig config = CommunicatorConfig.defaults();
     try (Backend backend = ReferenceBackend.open(4, ring)) {
-      List<Communicator> ranks = backend.newCommunicators(config, 0, 1, 2, 3);
+      List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1, 2, 3}, config);
       RankThreads.run(
           4,
           rank -> {

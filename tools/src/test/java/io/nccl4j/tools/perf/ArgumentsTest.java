@@ -121,8 +121,7 @@ class ArgumentsTest {
   @Test
   void missingCollectiveIsRefused() {
     Command command = Command.run();
-    assertTrue(
-        command.err().contains("no collective given; use one of all_reduce"), command.err());
+    assertTrue(command.err().contains("no collective given; use one of all_reduce"), command.err());
     assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
   }
 

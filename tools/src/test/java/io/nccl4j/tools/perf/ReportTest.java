@@ -63,7 +63,8 @@ class ReportTest {
   @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
   void pageShowsEverySizeAndItsPercentiles(int width) throws IOException, InterruptedException {
     run("--html", file("a.html"));
-    Visit visit = HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", width, PAGE_SUMMARY);
+    Visit visit =
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", width, PAGE_SUMMARY);
     String expected =
         String.join(
             "\n",
@@ -154,7 +155,8 @@ class ReportTest {
   void severalTypesAreSeveralCurves() throws IOException, InterruptedException {
     run("-d", "all", "--html", file("a.html"), "--plot", file("a.svg"), "-N", "2");
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PAGE_SUMMARY);
+        HeadlessBrowser.in(folder)
+            .open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PAGE_SUMMARY);
     String[] types =
         Stream.of("int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2")
             .flatMap(names -> Stream.of(names.split(" ", -1)))

@@ -87,7 +87,8 @@ class ProcessesTest {
   @Test
   void signalIsReported() throws IOException {
     Result result = run(2, 1, AMPLE, null, "[ $NCCL4J_RANK = 0 ] || kill -9 $$");
-    assertEquals(new Result(137, Set.of("program: rank 1 exited with status 137 (signal 9)")), result);
+    assertEquals(
+        new Result(137, Set.of("program: rank 1 exited with status 137 (signal 9)")), result);
   }
 
   @Test
@@ -107,7 +108,8 @@ class ProcessesTest {
 
   @Test
   void processThatOutlivesOthersTimesOut() throws IOException {
-    Result result = run(2, 1, Duration.ofSeconds(1), null, "[ $NCCL4J_RANK = 1 ] || exec sleep 1000");
+    Result result =
+        run(2, 1, Duration.ofSeconds(1), null, "[ $NCCL4J_RANK = 1 ] || exec sleep 1000");
     assertEquals(Processes.TIMED_OUT, result.status());
   }
 
@@ -128,7 +130,10 @@ class ProcessesTest {
         run(1, 1, AMPLE, Duration.ofSeconds(1), "trap '' TERM; echo $$ >&2; exec sleep 1000");
     assertEquals(Processes.TIMED_OUT, result.status());
     String pid =
-        result.output().stream().filter(line -> line.startsWith("rank 0: ")).findFirst().orElseThrow();
+        result.output().stream()
+            .filter(line -> line.startsWith("rank 0: "))
+            .findFirst()
+            .orElseThrow();
     assertFalse(Files.exists(Path.of("/proc", pid.replace("rank 0: ", ""))), pid);
   }
 

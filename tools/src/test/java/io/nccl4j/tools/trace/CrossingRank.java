@@ -17,9 +17,9 @@ import jdk.jfr.Label;
 import jdk.jfr.Name;
 
 /**
- * The program that a test records: one of two ranks, each in its own process. On rank 0 an exchange on
- * one stream and one on another always overlap: rank 1 sends its part of either only after it has
- * received rank 0's part of both.
+ * The program that a test records: one of two ranks, each in its own process. On rank 0 an exchange
+ * on one stream and one on another always overlap: rank 1 sends its part of either only after it
+ * has received rank 0's part of both.
  */
 public final class CrossingRank {
   private static final int ALL_REDUCES = 3;

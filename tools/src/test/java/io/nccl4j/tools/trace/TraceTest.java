@@ -26,7 +26,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * Records two processes, merges the recordings, and opens the page in a browser if one is installed.
+ * Records two processes, merges the recordings, and opens the page in a browser if one is
+ * installed.
  */
 class TraceTest {
   @TempDir static Path recorded;
@@ -55,7 +56,8 @@ class TraceTest {
     }
     for (int rank = 0; rank < 2; rank++) {
       try {
-        assertTrue(ranks.get(rank).waitFor(90, TimeUnit.SECONDS), "rank " + rank + " did not finish");
+        assertTrue(
+            ranks.get(rank).waitFor(90, TimeUnit.SECONDS), "rank " + rank + " did not finish");
       } finally {
         ranks.get(rank).destroyForcibly();
       }
@@ -122,8 +124,7 @@ class TraceTest {
   }
 
   @Test
-  void exchangesOverlapInBrowser()
-      throws IOException, InterruptedException {
+  void exchangesOverlapInBrowser() throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
     assertEquals(
         Commands.OK, run(recording(0), recording(1), "--html", page.toString()), this::complaint);
@@ -191,8 +192,7 @@ class TraceTest {
         Commands.BAD_ARGUMENTS,
         run(recording(0), "--with", "test.Backward", "--with", "no.such.Event"));
     assertEquals(
-        "trace: --with: no recording has an event no.such.Event;"
-            + " see scripts/trace --help",
+        "trace: --with: no recording has an event no.such.Event;" + " see scripts/trace --help",
         complaint().strip());
   }
 
@@ -250,8 +250,7 @@ class TraceTest {
         complaint().startsWith("trace: " + other + " has no nccl4j events"), this::complaint);
     err.reset();
     assertEquals(Commands.OK, run(recording(0), other.toString()));
-    assertEquals(
-        "trace: " + other + " has no nccl4j events and is ignored", complaint().strip());
+    assertEquals("trace: " + other + " has no nccl4j events and is ignored", complaint().strip());
     assertTrue(output().startsWith("1 recording, 1 rank, "), this::output);
   }
 

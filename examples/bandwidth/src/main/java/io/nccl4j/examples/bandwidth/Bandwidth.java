@@ -3,26 +3,15 @@ package io.nccl4j.examples.bandwidth;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Event;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
-import io.nccl4j.UniqueId;
 import io.nccl4j.rendezvous.LaunchEnvironment;
-import io.nccl4j.rendezvous.Launcher;
-import io.nccl4j.rendezvous.Rendezvous;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Locale;
-import java.util.concurrent.Callable;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
 
 /** Measures the bandwidth of an all-reduce of float32 on all ranks, and checks its result. */
 public final class Bandwidth {
@@ -32,51 +21,21 @@ public final class Bandwidth {
   private Bandwidth() {}
 
   /**
-   * Runs the rank that a launcher names, else one for each device of the best backend.
+   * Runs the rank set by a launcher, else one rank for each device of the best backend.
    *
-   * @param args the largest buffer in bytes (32 MiB)
+   * @param args the largest buffer in bytes (default: 32 MiB)
    */
-  public static void main(String[] args) throws Exception {
-    long most = args.length == 0 ? 32L << 20 : Long.parseLong(args[0]);
-    LaunchEnvironment launch = LaunchEnvironment.current();
+  public static void main(String[] args) {
+    long maxBytes = args.length == 0 ? 32L << 20 : Long.parseLong(args[0]);
     try (Backend backend = Backend.auto()) {
-      if (launch.launcher() == Launcher.NONE) {
-        oneRankPerDevice(backend, most);
-        return;
-      }
-      try (Rendezvous rendezvous = launch.rendezvous(Duration.ofMinutes(2));
-          Communicator comm = rendezvous.newCommunicator(backend, CommunicatorConfig.defaults())) {
-        measure(comm, most);
-      }
+      LaunchEnvironment.current().runRanks(backend, comm -> measure(comm, maxBytes));
     }
   }
 
-  private static void oneRankPerDevice(Backend backend, long most) throws Exception {
-    UniqueId id = backend.newUniqueId();
-    int size = backend.devices().size();
-    List<Callable<Void>> ranks = new ArrayList<>();
-    for (int r = 0; r < size; r++) {
-      int rank = r;
-      ranks.add(
-          () -> {
-            try (Communicator comm =
-                backend.newCommunicator(id, size, rank, CommunicatorConfig.defaults())) {
-              measure(comm, most);
-            }
-            return null;
-          });
-    }
-    try (ExecutorService threads = Executors.newFixedThreadPool(size)) {
-      for (Future<Void> rank : threads.invokeAll(ranks)) {
-        rank.get();
-      }
-    }
-  }
-
-  private static void measure(Communicator comm, long most) {
+  private static void measure(Communicator comm, long maxBytes) {
     print(comm, "# %s, %d ranks%n", comm.backend().name(), comm.size());
     print(comm, "#    bytes   time (us)  algbw (GB/s)  busbw (GB/s)%n");
-    for (long bytes = 8; bytes <= most; bytes *= 2) {
+    for (long bytes = 8; bytes <= maxBytes; bytes *= 2) {
       double seconds = seconds(comm, bytes / Float.BYTES);
       double algorithm = bytes / seconds / 1e9;
       // Each byte crosses a link of the ring 2(n-1)/n times.
@@ -85,7 +44,7 @@ public final class Bandwidth {
     }
   }
 
-  /** Returns what one all-reduce takes. */
+  /** Returns the time of one all-reduce. */
   private static double seconds(Communicator comm, long count) {
     try (Arena arena = Arena.ofConfined();
         Stream stream = comm.newStream();

@@ -1,2 +1,2 @@
-/** A measurement in about 100 lines: what a user of nccl4j would write. */
+/** A bandwidth measurement in about 100 lines, as a user of nccl4j would write it. */
 package io.nccl4j.examples.bandwidth;

@@ -14,18 +14,18 @@ class BandwidthTest {
     FinishedProgram ended =
         FinishedProgram.run(
             new ProcessBuilder(FinishedProgram.java(Bandwidth.class.getName(), "64")));
-    String said = ended.out();
+    String out = ended.out();
     assertEquals(0, ended.status(), ended.output());
-    assertTrue(said.contains(" ranks\n#    bytes"), said);
+    assertTrue(out.contains(" ranks\n#    bytes"), out);
     List<String[]> rows =
-        said.lines()
+        out.lines()
             .filter(line -> line.matches(" *[0-9]+ .*"))
             .map(line -> line.strip().split(" +", -1))
             .toList();
-    assertEquals(List.of("8", "16", "32", "64"), rows.stream().map(row -> row[0]).toList(), said);
+    assertEquals(List.of("8", "16", "32", "64"), rows.stream().map(row -> row[0]).toList(), out);
     for (String[] row : rows) {
       assertEquals(4, row.length, Arrays.toString(row));
-      assertTrue(Double.parseDouble(row[1]) > 0, said);
+      assertTrue(Double.parseDouble(row[1]) > 0, out);
     }
   }
 }

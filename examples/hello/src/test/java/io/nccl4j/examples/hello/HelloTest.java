@@ -2,19 +2,17 @@ package io.nccl4j.examples.hello;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.fixtures.programs.StandIn;
 import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
-/** Runs the program as its users do: a process, the module path, and one flag. */
+/** Runs the program like its users: in a process, on the module path, with one flag. */
 class HelloTest {
   private static final List<String> HELLO =
       List.of(
@@ -36,7 +34,8 @@ class HelloTest {
         IntStream.range(0, ranks)
             .mapToObj(
                 rank ->
-                    "%s: rank %d of %d has the sum of 1000 elements, all right"
+                    ("%s: rank %d of %d has the sum of 1000 elements, OK; started by no launcher,"
+                            + " id from this process alone")
                         .formatted(backend, rank, ranks))
             .toList(),
         ended.out().lines().toList());
@@ -48,23 +47,12 @@ class HelloTest {
   }
 
   @Test
-  void everyRankHasTheSumOnTheBackendThatIsThere() throws IOException, InterruptedException {
+  void everyRankHasTheSumOnTheAvailableBackend() throws IOException, InterruptedException {
     FinishedProgram ended = FinishedProgram.run(new ProcessBuilder(HELLO));
     String backend = ended.out().startsWith("nccl") ? "nccl" : "reference";
     int ranks = (int) ended.out().lines().count();
     assertEveryRankHasTheSum(backend, ranks, ended);
     assertTrue(ranks >= (backend.equals("nccl") ? 1 : 2), ended.out());
-  }
-
-  @Test
-  void resultsThatCannotBeWrittenAreAFailure() throws IOException, InterruptedException {
-    Path full = Path.of("/dev/full");
-    assumeTrue(Files.exists(full), "no /dev/full");
-    FinishedProgram ended =
-        FinishedProgram.run(new ProcessBuilder(HELLO).redirectOutput(full.toFile()));
-    assertEquals(1, ended.status());
-    assertTrue(
-        ended.err().endsWith("hello: the results cannot be written to stdout\n"), ended.err());
   }
 
   @Test
@@ -85,21 +73,21 @@ class HelloTest {
   }
 
   @Test
-  void contradictingVariablesOfLaunchersAreToldInOneLine()
+  void contradictingLauncherVariablesAreReportedInOneLine()
       throws IOException, InterruptedException {
     FinishedProgram ended =
         hello(Map.of("RANK", "0", "WORLD_SIZE", "2", "PMI_RANK", "1", "PMI_SIZE", "2"));
-    assertEnded(2, "hello: RANK is 0 and WORLD_SIZE is 2, but PMI_RANK is 1", ended);
+    assertEnded(1, "hello: RANK is 0 and WORLD_SIZE is 2, but PMI_RANK is 1", ended);
     assertEquals(1, ended.err().lines().count(), ended.err());
   }
 
   @Test
-  void everyRankHasTheSumOnTheStandInForNcclToo() throws IOException, InterruptedException {
+  void everyRankHasTheSumOnTheStandInForNccl() throws IOException, InterruptedException {
     assertEveryRankHasTheSum("nccl", 8, hello(StandIn.build()));
   }
 
   @Test
-  void whatARankThrowsIsToldInOneLine() throws IOException, InterruptedException {
+  void failureOfARankIsReportedInOneLine() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "1");
     environment.put("NCCL4J_STANDIN_FAIL", "ncclCommInitRankConfig=2");

@@ -18,28 +18,28 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The scripts run from every folder and through links. */
+/** Checks that the scripts run from any folder and through links. */
 class ScriptsTest {
   private static final Path SCRIPTS = Checkout.ROOT.resolve("scripts");
 
-  /** What has no slash in 'cd scripts; bash perf', or is the link's own folder. */
+  /** Expressions that fail for 'cd scripts; bash perf', or yield the folder of a link. */
   private static final Pattern UNRESOLVED =
       Pattern.compile("BASH_SOURCE\\[0\\]%|dirname \"\\$(0|\\{BASH_SOURCE\\[0\\]\\})");
 
   @TempDir Path folder;
 
-  private void runsWell(Path from, String... command) throws IOException, InterruptedException {
+  private void assertRuns(Path from, String... command) throws IOException, InterruptedException {
     FinishedProgram ended =
         FinishedProgram.run(new ProcessBuilder(command).directory(from.toFile()));
     assertEquals(0, ended.status(), ended.output());
   }
 
   @Test
-  void aScriptRunsThroughALinkAndFromItsOwnFolder() throws IOException, InterruptedException {
+  void scriptRunsThroughALinkAndFromItsOwnFolder() throws IOException, InterruptedException {
     Path link =
         Files.createSymbolicLink(folder.resolve("check"), SCRIPTS.resolve("generate-bindings"));
-    runsWell(folder, link.toString(), "--check");
-    runsWell(SCRIPTS, "bash", "generate-bindings", "--check");
+    assertRuns(folder, link.toString(), "--check");
+    assertRuns(SCRIPTS, "bash", "generate-bindings", "--check");
   }
 
   @Test
@@ -65,7 +65,7 @@ class ScriptsTest {
         "-XX:StartFlightRecording:filename='two words.jfr' -Di=j | -Di=j",
         "'-XX:StartFlightRecording:filename=two words.jfr' -XX:StartFlightRecording -Dk=l | -Dk=l"
       })
-  void aRecordingOfTheProgramIsNoneOfItsBuild(String asked, String built)
+  void recordingOptionsAreNotPassedToTheBuild(String options, String buildOptions)
       throws IOException, InterruptedException {
     Path library = Files.createDirectories(folder.resolve("scripts/lib")).resolve("java.sh");
     Files.copy(SCRIPTS.resolve("lib/java.sh"), library);
@@ -78,10 +78,12 @@ class ScriptsTest {
             .directory(folder.toFile());
     Map<String, String> environment = builder.environment();
     environment.merge("PATH", maven.getParent() + ":", (path, bin) -> bin + path);
-    environment.put("JAVA_TOOL_OPTIONS", asked);
-    environment.put("JDK_JAVA_OPTIONS", asked);
+    environment.put("JAVA_TOOL_OPTIONS", options);
+    environment.put("JDK_JAVA_OPTIONS", options);
     FinishedProgram ended = FinishedProgram.run(builder);
     assertEquals(
-        built + ", " + built + "\n", Files.readString(folder.resolve("asked")), ended.output());
+        buildOptions + ", " + buildOptions + "\n",
+        Files.readString(folder.resolve("asked")),
+        ended.output());
   }
 }

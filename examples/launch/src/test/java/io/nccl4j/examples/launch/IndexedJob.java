@@ -9,7 +9,7 @@ import java.util.Map;
 import org.snakeyaml.engine.v2.api.Load;
 import org.snakeyaml.engine.v2.api.LoadSettings;
 
-/** The manifest of an indexed job, as Kubernetes reads it: a service and a job. */
+/** The parsed manifest of the indexed job: a service and a job. */
 record IndexedJob(Map<?, ?> service, Map<?, ?> job) {
   static IndexedJob read() throws IOException {
     return read(Path.of("kubernetes-indexed-job.yaml"));
@@ -25,7 +25,7 @@ record IndexedJob(Map<?, ?> service, Map<?, ?> job) {
     return new IndexedJob(kinds.get("Service"), kinds.get("Job"));
   }
 
-  /** Returns what a path of keys, or of numbers in lists, leads to. */
+  /** Returns the value at a path of keys and list indices. */
   static Object at(Map<?, ?> document, Object... path) {
     Object found = document;
     for (Object step : path) {
@@ -39,7 +39,7 @@ record IndexedJob(Map<?, ?> service, Map<?, ?> job) {
     return at(container, path);
   }
 
-  /** Returns the variables of each pod, but for its index, with the secret as it was created. */
+  /** Returns the variables of each pod, except its index, with the given secret. */
   Map<String, String> environment(String secret) {
     Map<String, String> variables = new HashMap<>();
     for (Object each : (List<?>) container("env")) {

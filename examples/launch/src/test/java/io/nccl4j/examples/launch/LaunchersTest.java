@@ -22,12 +22,12 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Programs started by real launchers, or with the variables of those that a test cannot have. */
+/** Programs started by real launchers, or with the variables of launchers that are unavailable. */
 class LaunchersTest {
   private static final Path HERE = Path.of("").toAbsolutePath();
   private static final String SECRET = "0123456789abcdef";
 
-  /** What Open MPI wants to be told before it runs as root, or with more ranks than processors. */
+  /** Allows Open MPI to run as root, and to start more ranks than there are processors. */
   private static final Map<String, String> OPEN_MPI =
       Map.of(
           "OMPI_ALLOW_RUN_AS_ROOT", "1",
@@ -45,13 +45,13 @@ class LaunchersTest {
     return Started.with(environment, command(launcher, Started.java(Hello.class))).lines();
   }
 
-  /** What hello says on all ranks, and how they were started, up to what no test can know. */
+  /** The output lines of hello on all ranks, without the parts that vary. */
   private static List<String> ranks(int size, String started) {
     return IntStream.range(0, size).mapToObj(rank -> line(rank, size, started)).toList();
   }
 
   private static String line(int rank, int size, String started) {
-    return "reference: rank %d of %d has the sum of 1000 elements, all right; started by %s"
+    return "reference: rank %d of %d has the sum of 1000 elements, OK; started by %s"
         .formatted(rank, size, started);
   }
 
@@ -64,13 +64,13 @@ class LaunchersTest {
   }
 
   @Test
-  void ranksOfOpenMpiMeet() throws IOException, InterruptedException {
+  void openMpiStartsRanks() throws IOException, InterruptedException {
     List<String> launcher = List.of(Programs.openMpi(), "-n", "3");
     assertEquals(ranks(3, "Open MPI, id from " + file()), hello(OPEN_MPI, launcher));
   }
 
   @Test
-  void ranksOfMpichMeet() throws IOException, InterruptedException {
+  void mpichStartsRanks() throws IOException, InterruptedException {
     List<String> launcher = List.of(Programs.mpich(), "-n", "3");
     assertEquals(ranks(3, "MPICH, id from " + file()), hello(Map.of(), launcher));
   }
@@ -78,7 +78,7 @@ class LaunchersTest {
   private static final String AGENT = "torchrun, id from the store of torchrun's agent at ";
 
   @Test
-  void ranksOfTorchrunMeetInTheStoreOfItsAgent() throws IOException, InterruptedException {
+  void torchrunRanksUseTheAgentsStore() throws IOException, InterruptedException {
     List<String> launcher = List.of(Programs.torchrun(), "--no-python", "--nproc-per-node", "3");
     List<String> lines = hello(Map.of(), launcher);
     assertEquals(3, lines.size(), lines.toString());
@@ -93,7 +93,7 @@ class LaunchersTest {
     }
   }
 
-  /** Two agents, as on two hosts, each with so many ranks. */
+  /** Starts two agents, as on two hosts. */
   private static List<Started> agents(int ranksEach, List<String> options, List<String> program)
       throws IOException {
     List<Started> agents = new ArrayList<>();
@@ -123,15 +123,14 @@ class LaunchersTest {
   }
 
   @Test
-  void ranksOfTwoAgentsMeetInTheStoreOfTheFirst() throws IOException, InterruptedException {
+  void ranksOfTwoAgentsUseTheFirstAgentsStore() throws IOException, InterruptedException {
     List<String> fixed = List.of("--master-addr=localhost", "--master-port=" + freePort());
     List<String> lines = lines(agents(2, fixed, Started.java(Hello.class)));
     assertEquals(ranks(4, AGENT + "localhost"), withoutPort(lines));
   }
 
   @Test
-  void aGroupThatTorchrunStartsAgainGetsAFreshCommunicator()
-      throws IOException, InterruptedException {
+  void ranksRestartedByTorchrunGetANewCommunicator() throws IOException, InterruptedException {
     String once = "\"$@\"; s=$?; [[ $RANK$TORCHELASTIC_RESTART_COUNT == 10 ]] && exit 3; exit $s";
     List<String> launcher =
         List.of(
@@ -144,14 +143,14 @@ class LaunchersTest {
             once,
             "once");
     List<String> lines = withoutPort(hello(Map.of(), launcher));
-    // Rank 0 of the first attempt may have been ended before it could say so.
+    // Rank 0 of the first attempt may have been killed before it printed its line.
     assertEquals(ranks(2, AGENT + "localhost"), lines.stream().distinct().toList());
     assertEquals(2, lines.stream().filter(line -> line.contains("rank 1")).count());
   }
 
   @Test
-  void agentsThatCountRestartsDifferentlyMeetAllTheSame() throws IOException, InterruptedException {
-    // Rank 1 dies while rank 0 waits for it. Its agent alone counts that as a restart.
+  void agentsWithDifferentRestartCountsExchangeAnId() throws IOException, InterruptedException {
+    // Rank 1 dies while rank 0 waits for it. Only its own agent counts that as a restart.
     String dying =
         "if [[ $RANK$TORCHELASTIC_RESTART_COUNT == 10 ]]; then sleep 2; exit 3; fi;"
             + " \"$@\" && echo restarts $TORCHELASTIC_RESTART_COUNT of rank $RANK";
@@ -163,17 +162,17 @@ class LaunchersTest {
   }
 
   @Test
-  void ranksOfAShellLoopMeet() throws IOException, InterruptedException {
+  void shellLoopStartsRanks() throws IOException, InterruptedException {
     List<String> lines = hello(Map.of(), List.of(HERE.resolve("plain.sh").toString(), "3"));
     assertEquals(3, lines.size(), lines.toString());
     for (int rank = 0; rank < 3; rank++) {
-      String meeting = line(rank, 3, "plain variables, id from files in /");
-      assertTrue(lines.get(rank).startsWith(meeting), lines.get(rank));
+      String expected = line(rank, 3, "plain variables, id from files in /");
+      assertTrue(lines.get(rank).startsWith(expected), lines.get(rank));
     }
   }
 
   @Test
-  void aShellLoopEndsTheOthersWhenARankFails() throws IOException, InterruptedException {
+  void shellLoopKillsOtherRanksWhenOneFails() throws IOException, InterruptedException {
     List<String> program =
         List.of("bash", "-c", "if [[ $RANK == 1 ]]; then exit 7; fi; exec sleep 250");
     Started loop =
@@ -182,7 +181,7 @@ class LaunchersTest {
   }
 
   @Test
-  void tasksOfABatchJobMeetAtItsFirstNode() throws IOException, InterruptedException {
+  void batchJobTasksConnectToTheFirstNode() throws IOException, InterruptedException {
     Path bin = Files.createDirectory(folder.resolve("bin"));
     Files.copy(
         HERE.resolve("src/test/resources/srun"),
@@ -195,7 +194,7 @@ class LaunchersTest {
   }
 
   @Test
-  void podsOfAnIndexedJobMeetAtTheFirst() throws Exception {
+  void indexedJobPodsConnectToTheFirst() throws Exception {
     Map<String, String> manifest = new HashMap<>(IndexedJob.read().environment(SECRET));
     manifest.put("MASTER_ADDR", "127.0.0.1");
     manifest.put("MASTER_PORT", "" + freePort());
@@ -208,8 +207,8 @@ class LaunchersTest {
     assertEquals(ranks(size, "Kubernetes, id from rank 0 at 127.0.0.1"), withoutPort(lines(pods)));
   }
 
-  /** Returns the commands of README.md for two hosts that have a word. */
-  private static List<String> recipe(String word) throws IOException {
+  /** Returns the two-host commands of README.md with the given prefix. */
+  private static List<String> recipe(String prefix) throws IOException {
     String page = Files.readString(HERE.resolve("README.md"));
     List<String> lines =
         page.substring(page.indexOf("## Two hosts"))
@@ -217,7 +216,7 @@ class LaunchersTest {
             .filter(line -> line.startsWith("    $ "))
             .map(line -> line.substring("    $ ".length()))
             .toList();
-    List<String> found = lines.stream().filter(line -> line.startsWith(word)).toList();
+    List<String> found = lines.stream().filter(line -> line.startsWith(prefix)).toList();
     assertEquals(2, found.size(), lines.toString());
     assertTrue(found.getLast().endsWith("nccl4j/scripts/gpu-evidence OUT"), found.getLast());
     String exported =
@@ -226,10 +225,11 @@ class LaunchersTest {
     return found;
   }
 
-  /** Returns the first of them with its two hosts, GPUs and sizes as one machine has them. */
-  private static String onOneHost(String word, String hosts, String here) throws IOException {
+  /** Returns the first of these commands, with hosts and sizes adapted to one machine. */
+  private static String onOneHost(String prefix, String hosts, String localHosts)
+      throws IOException {
     String sizes = "nccl4j/scripts/all-reduce-perf -b 8 -e 8G -f 2";
-    String command = recipe(word).getFirst();
+    String command = recipe(prefix).getFirst();
     assertTrue(command.contains(hosts) && command.endsWith(sizes), command);
     String perf = "all_reduce --backend reference -b 8 -e 64 -f 8 -n 2 -w 0";
     String java =
@@ -238,7 +238,7 @@ class LaunchersTest {
             Started.java(Perf.class, perf.split(" ", -1)).stream()
                 .map(argument -> "'" + argument + "'")
                 .toList());
-    return command.replace(hosts, here).replace(sizes, java);
+    return command.replace(hosts, localHosts).replace(sizes, java);
   }
 
   private static void assertMeasured(List<String> lines) {
@@ -251,10 +251,10 @@ class LaunchersTest {
     "mpirun , '--host node1:8,node2:8', --host localhost:4",
     "mpirun.mpich , '-hosts node1,node2 -ppn 8 -n 16', -hosts localhost -ppn 4 -n 4"
   })
-  void theRecipeForTwoHostsRunsOnOne(String launcher, String hosts, String here)
+  void recipeForTwoHostsRunsOnOne(String launcher, String hosts, String localHosts)
       throws IOException, InterruptedException {
     String program = launcher.equals("mpirun") ? Programs.openMpi() : Programs.mpich();
-    String command = onOneHost(launcher + " ", hosts, here).replaceFirst(launcher, program);
+    String command = onOneHost(launcher + " ", hosts, localHosts).replaceFirst(launcher, program);
     Map<String, String> environment = new HashMap<>(OPEN_MPI);
     environment.put("NCCL4J_SECRET", SECRET);
     environment.put("MASTER_ADDR", "127.0.0.1");
@@ -263,11 +263,11 @@ class LaunchersTest {
   }
 
   @Test
-  void theRecipeForTwoAgentsRunsOnOneHost() throws IOException, InterruptedException {
-    String place = "localhost:" + freePort();
+  void recipeForTwoAgentsRunsOnOneHost() throws IOException, InterruptedException {
+    String endpoint = "localhost:" + freePort();
     String command =
         onOneHost("torchrun ", "--nproc-per-node 8", "--nproc-per-node 2")
-            .replace("node1:29500", place)
+            .replace("node1:29500", endpoint)
             .replaceFirst("torchrun", Programs.torchrun());
     List<Started> agents = new ArrayList<>();
     for (int agent = 0; agent < 2; agent++) {
@@ -276,7 +276,7 @@ class LaunchersTest {
     assertMeasured(lines(agents));
   }
 
-  /** The manifest's own command, but for its backend, and its sizes, which are too large here. */
+  /** Runs the manifest's command with the reference backend and smaller sizes. */
   @Test
   void podsMeasureTheBandwidthOfAllTheirRanks() throws Exception {
     IndexedJob job = IndexedJob.read();
@@ -318,7 +318,7 @@ class LaunchersTest {
 
   @ParameterizedTest
   @MethodSource("launchers")
-  void theBandwidthCommandIsOneOfManyProcesses(List<String> launcher)
+  void bandwidthCommandRunsUnderEachLauncher(List<String> launcher)
       throws IOException, InterruptedException {
     List<String> perf =
         Started.java(
@@ -338,9 +338,9 @@ class LaunchersTest {
           """
           OMPI_COMM_WORLD_RANK=1 | OMPI_COMM_WORLD_RANK is 1, but OMPI_COMM_WORLD_SIZE is not set
           RANK=0 WORLD_SIZE=2 PMI_RANK=1 PMI_SIZE=2 | RANK is 0 and WORLD_SIZE is 2, but PMI_RANK is 1 and PMI_SIZE is 2: two launchers disagree
-          RANK=0 WORLD_SIZE=2 | nothing from plain variables says where the 2 ranks can meet
+          RANK=0 WORLD_SIZE=2 | nothing from plain variables says where the 2 ranks exchange the id
           """)
-  void halvesAndContradictionsEndAProgramThatNamesThem(String variables, String message)
+  void invalidVariablesAreReported(String variables, String message)
       throws IOException, InterruptedException {
     Map<String, String> environment = new HashMap<>();
     for (String variable : variables.split(" ", -1)) {

@@ -17,12 +17,12 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What the files of this example say, read as those read them who they are for. */
+/** Checks the scripts and manifests of this example. */
 class ManifestsTest {
   @TempDir Path folder;
 
   @Test
-  void anIndexedJobStartsAllRanksAtOnce() throws IOException {
+  void indexedJobStartsAllRanksAtOnce() throws IOException {
     IndexedJob manifest = IndexedJob.read();
     int size = Integer.parseInt(manifest.environment("").get("WORLD_SIZE"));
     assertEquals("batch/v1", manifest.job().get("apiVersion"));
@@ -35,7 +35,7 @@ class ManifestsTest {
   }
 
   @Test
-  void aPodHasAllGpusOfANodeAndARankForEach() throws IOException {
+  void podHasAllGpusOfANodeAndARankForEach() throws IOException {
     IndexedJob manifest = IndexedJob.read();
     assertEquals(Map.of("nvidia.com/gpu", 8), manifest.container("resources", "limits"));
     List<?> arguments = (List<?>) manifest.container("args");
@@ -43,7 +43,7 @@ class ManifestsTest {
   }
 
   @Test
-  void aPodHasSharedMemoryForItsRanks() throws IOException {
+  void podHasSharedMemoryForItsRanks() throws IOException {
     IndexedJob manifest = IndexedJob.read();
     assertEquals(
         List.of(Map.of("name", "shm", "mountPath", "/dev/shm")),
@@ -53,9 +53,9 @@ class ManifestsTest {
         Map.of("name", "shm", "emptyDir", Map.of("medium", "Memory", "sizeLimit", "8Gi")), volume);
   }
 
-  /** What README.md pipes into kubectl. */
+  /** Applies the sed command of README.md. */
   @Test
-  void theEvidenceIsAnotherCommandOfTheSameManifest() throws IOException, InterruptedException {
+  void evidenceCommandFitsTheManifest() throws IOException, InterruptedException {
     Path copy = folder.resolve("evidence.yaml");
     String sed =
         Files.readString(Path.of("README.md"))
@@ -80,7 +80,7 @@ class ManifestsTest {
   }
 
   @Test
-  void theFirstPodHasTheNameThatTheOthersLookFor() throws IOException {
+  void masterAddressIsTheNameOfTheFirstPod() throws IOException {
     IndexedJob manifest = IndexedJob.read();
     Object job = IndexedJob.at(manifest.job(), "metadata", "name");
     Object service = IndexedJob.at(manifest.service(), "metadata", "name");
@@ -94,7 +94,7 @@ class ManifestsTest {
   }
 
   @Test
-  void everyPodKnowsItsRankFromItsVariables() throws IOException {
+  void podVariablesDetermineTheRank() throws IOException {
     Map<String, String> variables =
         new HashMap<>(IndexedJob.read().environment("0123456789abcdef"));
     variables.put("JOB_COMPLETION_INDEX", "1");
@@ -105,7 +105,7 @@ class ManifestsTest {
   }
 
   @Test
-  void aBatchJobHasATaskForEachGpu() throws IOException {
+  void batchJobHasATaskForEachGpu() throws IOException {
     Map<String, String> options = new HashMap<>();
     for (String line : Files.readAllLines(Path.of("slurm.sbatch"))) {
       if (line.startsWith("#SBATCH --")) {
@@ -128,7 +128,7 @@ class ManifestsTest {
   }
 
   @Test
-  void aShellLoopSaysHowItIsUsed() throws IOException, InterruptedException {
+  void shellLoopPrintsItsUsage() throws IOException, InterruptedException {
     Started help = Started.with(Map.of(), List.of("./plain.sh", "--help"));
     assertTrue(help.lines().contains("usage: plain.sh RANKS PROGRAM [ARGUMENTS]"), help.toString());
     for (List<String> wrong :
@@ -136,9 +136,9 @@ class ManifestsTest {
             List.of("./plain.sh"),
             List.of("./plain.sh", "0", "true"),
             List.of("./plain.sh", "2"))) {
-      Started refused = Started.with(Map.of(), wrong);
-      assertEquals(2, refused.status(), refused::toString);
-      assertTrue(refused.errors().startsWith("usage: "), refused::toString);
+      Started result = Started.with(Map.of(), wrong);
+      assertEquals(2, result.status(), result::toString);
+      assertTrue(result.errors().startsWith("usage: "), result::toString);
     }
   }
 }

@@ -10,7 +10,7 @@ import java.nio.file.Path;
 import java.util.Optional;
 import java.util.stream.Stream;
 
-/** The launchers of this machine. */
+/** Finds the launchers installed on this machine. */
 final class Programs {
   static final Path ROOT = Path.of("").toAbsolutePath().getParent().getParent();
 
@@ -27,24 +27,26 @@ final class Programs {
   static String torchrun() {
     Path made = ROOT.resolve("target/torch/bin/torchrun");
     return required(
-        "torchrun (scripts/fetch-torchrun makes one)",
+        "torchrun (scripts/fetch-torchrun installs it)",
         onPath("torchrun").or(() -> Optional.of(made).filter(Files::isExecutable)));
   }
 
-  /** Returns a launcher, or skips the test, or fails it where none may be skipped. */
+  /**
+   * Returns a launcher; if it is missing, skips the test, or fails it if launchers are required.
+   */
   private static String required(String name, Optional<Path> found) {
-    String missing = "there is no " + name;
+    String missing = "not found: " + name;
     boolean strict = "1".equals(System.getenv("REQUIRE_LAUNCHERS"));
     assertTrue(found.isPresent() || !strict, missing + " (REQUIRE_LAUNCHERS=1)");
     assumeTrue(found.isPresent(), missing);
     return found.get().toString();
   }
 
-  /** Finds the one of these that says of itself that it is what is wanted. */
-  private static Optional<Path> mpirun(String itself, String... names) {
+  /** Finds the first program of these names whose version output contains the implementation. */
+  private static Optional<Path> mpirun(String implementation, String... names) {
     return Stream.of(names)
         .flatMap(name -> onPath(name).stream())
-        .filter(file -> version(file).contains(itself))
+        .filter(file -> version(file).contains(implementation))
         .findFirst();
   }
 

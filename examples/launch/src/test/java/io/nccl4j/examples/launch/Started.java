@@ -11,9 +11,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
-/** A command that runs with a clean environment, and what it says. */
+/** A running command with a clean environment, and its output. */
 final class Started {
-  private static final int LONGEST_SECONDS = 300;
+  private static final int TIMEOUT_SECONDS = 300;
 
   private final List<String> command;
   private final Process process;
@@ -27,7 +27,7 @@ final class Started {
     this.err = err;
   }
 
-  /** Starts a command; of what started this test itself it sees nothing. */
+  /** Starts a command without the launcher variables of this test's own environment. */
   static Started with(Map<String, String> environment, List<String> command) throws IOException {
     Path out = Files.createTempFile("nccl4j-launch", ".out");
     Path err = Files.createTempFile("nccl4j-launch", ".err");
@@ -44,9 +44,7 @@ final class Started {
             + "|(LOCAL_)?(RANK|WORLD_SIZE)");
   }
 
-  /**
-   * A Java program on the class path of this test, with as little of a virtual machine as can be.
-   */
+  /** Returns the command of a Java program on this test's class path, with a minimal JVM setup. */
   static List<String> java(Class<?> main, String... arguments) {
     List<String> command =
         new ArrayList<>(
@@ -62,14 +60,14 @@ final class Started {
     return command;
   }
 
-  /** Waits for the end and returns the lines of standard output, sorted, for ranks are not. */
+  /** Waits for the end; returns the lines of standard output, sorted since rank order varies. */
   List<String> lines() throws IOException, InterruptedException {
     assertEquals(0, status(), this::toString);
     return Files.readAllLines(out).stream().sorted().toList();
   }
 
   int status() throws InterruptedException {
-    boolean ended = process.waitFor(LONGEST_SECONDS, TimeUnit.SECONDS);
+    boolean ended = process.waitFor(TIMEOUT_SECONDS, TimeUnit.SECONDS);
     if (!ended) {
       process.descendants().forEach(ProcessHandle::destroyForcibly);
       process.destroyForcibly();

@@ -5,9 +5,9 @@ import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerStageCompleted;
 import scala.Option;
 
-/** Says why an attempt of a stage has failed, in one line instead of Spark's pages. */
+/** Prints why an attempt of a stage has failed, in one line instead of Spark's full report. */
 final class Attempts extends SparkListener {
-  private static final int LONGEST = 400;
+  private static final int MAX_LENGTH = 400;
 
   private final PrintStream err;
 
@@ -27,7 +27,7 @@ final class Attempts extends SparkListener {
     }
   }
 
-  /** {@return what a rank has thrown, or what Spark says of it, without stacks} */
+  /** {@return Spark's reason of a failure, without stack traces} */
   static String withoutStack(String reason) {
     String[] lines =
         reason.lines().map(String::strip).filter(line -> !line.isEmpty()).toArray(String[]::new);
@@ -38,6 +38,6 @@ final class Attempts extends SparkListener {
       }
       text.append(text.isEmpty() ? "" : " ").append(line);
     }
-    return text.length() <= LONGEST ? text.toString() : text.substring(0, LONGEST) + "...";
+    return text.length() <= MAX_LENGTH ? text.toString() : text.substring(0, MAX_LENGTH) + "...";
   }
 }

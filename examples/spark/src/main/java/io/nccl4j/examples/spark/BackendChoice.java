@@ -1,13 +1,13 @@
 package io.nccl4j.examples.spark;
 
-/** What carries out the collectives of a stage. All its ranks choose alike. */
+/** The backend of a stage, the same for all ranks. */
 public enum BackendChoice {
-  /** NCCL where Spark has given the task a GPU, else the reference. */
+  /** NCCL if Spark has assigned a GPU to the task, else the reference backend. */
   AUTO,
 
-  /** NCCL, on the GPU that Spark has given the task. */
+  /** NCCL, on the GPU that Spark has assigned to the task. */
   NCCL,
 
-  /** The pure-Java reference. */
+  /** The pure-Java reference backend. */
   REFERENCE
 }

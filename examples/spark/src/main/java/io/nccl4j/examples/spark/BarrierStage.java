@@ -19,8 +19,8 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag;
 
 /**
- * Runs one rank in each task of a barrier stage of Spark, and so as many ranks as the data has
- * partitions, all at once.
+ * Runs one rank in each task of a Spark barrier stage: one rank per partition of the data, all at
+ * once.
  *
  * {@snippet :
  * List<double[]> sums =
@@ -31,34 +31,34 @@ import scala.reflect.ClassTag;
  *         (communicator, rows, context) -> sum(communicator, rows));
  * }
  *
- * <p>If a rank fails, or its executor is lost, the communicators of all others are aborted and
- * Spark runs the whole stage again, at most {@code spark.stage.maxConsecutiveAttempts} times. Each
- * attempt has a unique id of its own.
+ * <p>If a rank fails or its executor is lost, the communicators of all other ranks are aborted, and
+ * Spark reruns the whole stage, at most {@code spark.stage.maxConsecutiveAttempts} times. Each
+ * attempt has a new unique id.
  */
 public final class BarrierStage {
-  /** How often it is looked whether the context is still there. */
-  private static final FiniteDuration LOOK = FiniteDuration.apply(1, TimeUnit.SECONDS);
+  /** How often to check whether the context has been stopped. */
+  private static final FiniteDuration POLL_INTERVAL = FiniteDuration.apply(1, TimeUnit.SECONDS);
 
   private BarrierStage() {}
 
   /**
-   * Runs a program on as many ranks as the data has partitions, and waits for all of them. Spark
-   * itself limits how long the ranks wait for each other before they share an id: {@code
-   * spark.barrier.sync.timeout}.
+   * Runs a program on one rank per partition of the data, and waits for all of them. Until the
+   * ranks share an id, Spark's {@code spark.barrier.sync.timeout} limits how long they wait for
+   * each other.
    *
    * @param <T> the type of the data
    * @param <R> the type of a rank's result
-   * @param data one partition for each rank; nothing that comes before them in their stage may have
-   *     another number of partitions
-   * @param backend what carries out the collectives
-   * @param timeout of the communicators: the longest that ranks wait for each other; positive
-   * @param program what each rank does
-   * @return the results, rank 0's first
-   * @throws IllegalStateException if there are more ranks than the cluster has slots for tasks, if
-   *     the context is stopped before the ranks have started, or if this thread is interrupted,
-   *     which cancels the job. Spark's own exceptions come out as they are: a {@link
-   *     org.apache.spark.SparkException}, which is checked and which Scala does not declare, if the
-   *     stage failed too often
+   * @param data one partition for each rank; earlier RDDs of the same stage must have the same
+   *     number of partitions
+   * @param backend the backend of the collectives
+   * @param timeout the communicators' timeout: how long ranks wait for each other; positive
+   * @param program the program of each rank
+   * @return the results in rank order
+   * @throws IllegalStateException if there are more ranks than the cluster has task slots, if the
+   *     context is stopped before the ranks have started, or if this thread is interrupted, which
+   *     cancels the job. Spark's own exceptions are propagated, including a {@link
+   *     org.apache.spark.SparkException} if the stage failed too often; it is checked, but Scala
+   *     does not declare it
    */
   public static <T, R> List<R> run(
       JavaRDD<T> data, BackendChoice backend, Duration timeout, RankProgram<T, R> program) {
@@ -75,12 +75,12 @@ public final class BarrierStage {
     JavaRDD<Tuple2<Integer, R>> results =
         data.rdd().barrier().mapPartitions(task, false, type).toJavaRDD();
     try {
-      return result(behindAStage(results));
+      return collect(inFollowingStage(results));
     } catch (Exception e) {
-      // Scala's methods declare nothing, so Java does not let it be caught by its name.
+      // Scala methods declare no checked exceptions, so Java cannot catch this one by type.
       if (e instanceof BarrierJobSlotsNumberCheckFailed slots) {
         throw new IllegalStateException(
-            "ranks run at once, and there are %d of them; the cluster has slots for %d"
+            "there are %d ranks, which must run at once; the cluster has slots for %d"
                 .formatted(slots.requiredConcurrentTasks(), slots.maxConcurrentTasks()),
             e);
       }
@@ -88,14 +88,14 @@ public final class BarrierStage {
     }
   }
 
-  /** Collects the results; Spark never ends a job that it has not begun when its context stops. */
-  private static <R> List<R> result(JavaRDD<R> results) {
+  /** Collects the results; if the context stops before the job starts, Spark never ends the job. */
+  private static <R> List<R> collect(JavaRDD<R> results) {
     FutureAction<Seq<R>> job =
         RDD.rddToAsyncRDDActions(results.rdd(), results.classTag()).collectAsync();
-    // Of a job that has begun, Spark says itself why it ends, a moment after the context.
+    // For a job that has started, Spark itself reports the reason, shortly after the context stops.
     for (boolean stopped = false; !job.isCompleted(); stopped = results.context().isStopped()) {
       try {
-        Await.ready(job, LOOK);
+        Await.ready(job, POLL_INTERVAL);
       } catch (TimeoutException e) {
         if (stopped) {
           throw new IllegalStateException("SparkContext was shut down before any rank started", e);
@@ -110,10 +110,10 @@ public final class BarrierStage {
   }
 
   /**
-   * Moves the results by rank into one partition, in a stage of its own: Spark runs a barrier stage
-   * again only if it is not the last of its job, whose results may already have been used.
+   * Moves the results, in rank order, into one partition of a following stage: Spark does not rerun
+   * the last stage of a job, since its results may already have been used.
    */
-  private static <R> JavaRDD<R> behindAStage(JavaRDD<Tuple2<Integer, R>> results) {
+  private static <R> JavaRDD<R> inFollowingStage(JavaRDD<Tuple2<Integer, R>> results) {
     return JavaPairRDD.fromJavaRDD(results)
         .repartitionAndSortWithinPartitions(new HashPartitioner(1))
         .values();

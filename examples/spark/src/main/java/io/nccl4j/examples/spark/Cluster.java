@@ -4,7 +4,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.SparkConf;
 
-/** How Spark is to be set up for a stage of ranks, where the user has not said otherwise. */
+/** Spark's default settings for a stage of ranks, unless the user has set others. */
 final class Cluster {
   private static final Pattern EXECUTORS =
       Pattern.compile("local-cluster\\[\\s*([0-9]+)\\s*,\\s*([0-9]+)\\s*,\\s*[0-9]+\\s*]");
@@ -12,10 +12,9 @@ final class Cluster {
   private Cluster() {}
 
   /**
-   * {@return Spark's settings, from spark-submit or system properties, and ours where those are
-   * silent}
+   * {@return Spark's settings, from spark-submit or system properties, completed by our defaults}
    *
-   * @throws IllegalArgumentException if the settings cannot do what the flags ask for
+   * @throws IllegalArgumentException if the settings contradict the flags
    */
   static SparkConf settings(Flags flags) {
     SparkConf settings = new SparkConf();
@@ -25,29 +24,29 @@ final class Cluster {
     settings.setIfMissing("spark.master", "local-cluster[" + flags.ranks + ",1,1024]");
     settings.setIfMissing("spark.app.name", "nccl4j spark-fit");
     settings.setIfMissing("spark.ui.enabled", "false");
-    // Else a rank that never comes to a gathering is waited for a year.
+    // The default would wait a year for a missing rank.
     settings.setIfMissing("spark.barrier.sync.timeout", flags.timeout + "s");
     settings.setIfMissing("spark.executor.extraJavaOptions", "--enable-native-access=ALL-UNNAMED");
-    // Discovery scripts count as nvidia-smi does, CUDA by speed unless it is told.
+    // Discovery scripts number GPUs like nvidia-smi; CUDA orders them by speed by default.
     settings.setIfMissing("spark.executorEnv.CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     settings.setIfMissing("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1s");
     String master = settings.get("spark.master");
-    boolean here = master.startsWith("local");
+    boolean local = master.startsWith("local");
     settings.setIfMissing(
         "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures",
-        Integer.toString(here ? 2 : flags.timeout));
+        Integer.toString(local ? 2 : flags.timeout));
     Matcher executors = EXECUTORS.matcher(master);
     if (executors.matches()) {
-      setExecutorsOfThisMachine(settings, executors);
+      setLocalExecutors(settings, executors);
     }
-    check(settings, flags, here && !executors.matches());
+    check(settings, flags, local && !executors.matches());
     return settings;
   }
 
-  private static void setExecutorsOfThisMachine(SparkConf settings, Matcher executors) {
+  private static void setLocalExecutors(SparkConf settings, Matcher executors) {
     long slots = Long.parseLong(executors.group(1)) * Long.parseLong(executors.group(2));
     settings.setIfMissing("spark.cores.max", Long.toString(slots));
-    // Ranks start when all executors have, however long that takes on a busy machine.
+    // Ranks start when all executors have started, which takes long on a busy machine.
     settings.setIfMissing("spark.scheduler.minRegisteredResourcesRatio", "1.0");
     settings.setIfMissing("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s");
     settings.setIfMissing("spark.executor.extraClassPath", System.getProperty("java.class.path"));
@@ -56,9 +55,9 @@ final class Cluster {
   private static void check(SparkConf settings, Flags flags, boolean oneProcess) {
     if (flags.killAt != null && oneProcess) {
       throw new IllegalArgumentException(
-          "--kill-at would end this very process: --master "
+          "--kill-at would end the driver's process: --master "
               + settings.get("spark.master")
-              + " has no executors of their own");
+              + " has no separate executors");
     }
     if (flags.backend == BackendChoice.NCCL
         && settings.get("spark.task.resource.gpu.amount", "0").equals("0")) {

@@ -4,22 +4,22 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * The fit of several ranks beside that of one rank, and beside what the data was generated with.
+ * Compares the fit of several ranks with that of one rank, and with the generating coefficients.
  *
  * @param toOneRank the largest difference of a coefficient from that of one rank
- * @param allowed what {@code toOneRank} may be at most
- * @param toGenerated the largest difference of a coefficient from what the data was generated with
+ * @param allowed the limit of {@code toOneRank}
+ * @param toGenerated the largest difference of a coefficient from the one that generated the data
  */
 record Comparison(double toOneRank, double allowed, double toGenerated) {
   private static final double UNIT_ROUNDOFF = 0x1p-53;
 
-  /** Compares; all ranks must have the same coefficients, bit for bit. */
+  /** Compares the fits; all ranks must have the same coefficients, bit for bit. */
   static Comparison of(LeastSquares data, List<RankFit> ranks, RankFit one) {
     List<Double> found = ranks.getFirst().coefficients();
     for (RankFit rank : ranks) {
       if (!found.equals(rank.coefficients())) {
         throw new IllegalStateException(
-            "rank " + rank.rank() + " has other coefficients than rank 0 after the same sums");
+            "rank " + rank.rank() + " has other coefficients than rank 0 despite the same sums");
       }
     }
     return new Comparison(
@@ -29,10 +29,10 @@ record Comparison(double toOneRank, double allowed, double toGenerated) {
   }
 
   /**
-   * {@return how far two fits may be apart that differ only in the order of their sums} To first
-   * order: a component of the mean gradient is off by at most (rows + features) roundings of its
-   * terms, whose mean size is at most the root of the mean squared error; each step adds that times
-   * the rate, in each of two fits, and none makes earlier errors larger.
+   * {@return a first-order bound of the difference of two fits that differ only in the order of
+   * their sums} A component of the mean gradient has an error of at most (rows + features)
+   * roundings of its terms, whose mean size is at most the root of the mean squared error. Each
+   * step adds that error times the rate, in each of two fits, and no step amplifies earlier errors.
    */
   static double allowed(LeastSquares data, RankFit fit) {
     double largestError = Collections.max(fit.errors());
@@ -42,7 +42,7 @@ record Comparison(double toOneRank, double allowed, double toGenerated) {
   }
 
   boolean holds() {
-    // False for what is not a number.
+    // False for NaN.
     return toOneRank <= allowed;
   }
 

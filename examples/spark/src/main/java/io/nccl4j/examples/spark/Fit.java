@@ -14,12 +14,12 @@ import org.apache.spark.BarrierTaskContext;
 
 /**
  * Fits coefficients by gradient descent on half the mean squared error. Each rank keeps the rows of
- * its partition and sums their gradients; an all-reduce sums those of all ranks. So after each step
+ * its partition and sums their gradients; an all-reduce sums those of all ranks. After each step
  * all ranks have the same coefficients, bit for bit.
  *
- * @param features how many features a row has, before its target
- * @param steps how many steps to take
- * @param killAt before which step, from 0 on, the process of the last rank ends in the first
+ * @param features the number of features of a row, which precede its target
+ * @param steps the number of steps
+ * @param killAt the step, from 0, before which the process of the last rank ends in the first
  *     attempt of the stage; or {@link #NEVER}
  */
 record Fit(int features, int steps, int killAt) implements RankProgram<double[], RankFit> {
@@ -27,8 +27,8 @@ record Fit(int features, int steps, int killAt) implements RankProgram<double[],
   static final int NEVER = -1;
 
   /**
-   * How far a step goes. The second derivative has eigenvalues around 1 for standard normal
-   * features, and below 4 where there are at least as many rows, so no error grows.
+   * The learning rate. The second derivative has eigenvalues around 1 for standard normal features,
+   * and below 4 if there are at least as many rows as features, so no error grows.
    */
   static final double RATE = 0.5;
 
@@ -45,7 +45,7 @@ record Fit(int features, int steps, int killAt) implements RankProgram<double[],
     try (Stream stream = communicator.newStream();
         Buffer buffer = communicator.newBuffer(DataType.FLOAT64, sums.length)) {
       for (int step = 0; step < steps; step++) {
-        endIfAskedTo(step, communicator, context);
+        exitIfRequested(step, communicator, context);
         sum(rows, coefficients, sums);
         buffer.copyFromAsync(MemorySegment.ofArray(sums), stream);
         communicator.allReduce(buffer, buffer, ReduceOp.SUM, stream);
@@ -56,7 +56,7 @@ record Fit(int features, int steps, int killAt) implements RankProgram<double[],
     return RankFit.of(communicator, context, rows.size(), coefficients, errors);
   }
 
-  /** Sums the gradients of some rows, then their squared errors, then their number. */
+  /** Computes the sum of the rows' gradients, the sum of their squared errors, and their number. */
   private void sum(List<double[]> rows, double[] coefficients, double[] sums) {
     Arrays.fill(sums, 0);
     for (double[] row : rows) {
@@ -81,7 +81,7 @@ record Fit(int features, int steps, int killAt) implements RankProgram<double[],
     return sums[features] / rows;
   }
 
-  private void endIfAskedTo(int step, Communicator communicator, BarrierTaskContext context) {
+  private void exitIfRequested(int step, Communicator communicator, BarrierTaskContext context) {
     boolean last = communicator.rank() == communicator.size() - 1;
     if (step == killAt && last && context.stageAttemptNumber() == 0) {
       Runtime.getRuntime().halt(1);

@@ -4,7 +4,7 @@ import io.nccl4j.tools.cli.Within;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 
-/** The command line. */
+/** The command-line options. */
 @Command(
     name = "spark-fit",
     sortOptions = false,
@@ -13,12 +13,12 @@ import picocli.CommandLine.Option;
     header =
         "Fits coefficients to generated data, with the tasks of a Spark barrier stage as ranks.",
     description = {
-      "Each rank sums the gradients of its rows, and an all-reduce those of all ranks. The same fit is",
-      "then run on one rank and compared."
+      "Each rank sums the gradients of its rows, and an all-reduce sums those of all ranks. The",
+      "same fit is then run on one rank and compared."
     },
     footer = {
       "",
-      "A GPU for each rank: --conf of spark-submit, see examples/spark/README.md.",
+      "For a GPU per rank use --conf of spark-submit, see examples/spark/README.md.",
       "Exit status: 0 the fits agree; 1 Spark or a rank failed; 2 bad arguments; 3 the fits differ."
     })
 final class Flags {
@@ -26,7 +26,7 @@ final class Flags {
       names = "--ranks",
       paramLabel = "N",
       defaultValue = "4",
-      description = "how many ranks, each a task of the stage; default 4")
+      description = "number of ranks, each a task of the stage; default 4")
   @Within(least = 1, most = 10_000)
   int ranks;
 
@@ -34,7 +34,7 @@ final class Flags {
       names = "--rows",
       paramLabel = "N",
       defaultValue = "100000",
-      description = "how many rows of data, of all ranks together; default 100000")
+      description = "number of rows of all ranks together; default 100000")
   @Within(least = 1, most = 1_000_000_000)
   int rows;
 
@@ -42,7 +42,7 @@ final class Flags {
       names = "--features",
       paramLabel = "N",
       defaultValue = "20",
-      description = "how many features a row has, at most half as many as rows; default 20")
+      description = "number of features of a row, at most half the number of rows; default 20")
   @Within(least = 1, most = 100_000)
   int features;
 
@@ -50,7 +50,7 @@ final class Flags {
       names = "--steps",
       paramLabel = "N",
       defaultValue = "40",
-      description = "how many steps of gradient descent; default 40")
+      description = "number of steps of gradient descent; default 40")
   @Within(least = 1, most = 1_000_000)
   int steps;
 
@@ -58,22 +58,22 @@ final class Flags {
       names = "--backend",
       paramLabel = "NAME",
       defaultValue = "auto",
-      description = "auto (NCCL where Spark gives tasks a GPU), nccl or reference; default auto")
+      description = "auto (NCCL if Spark assigns GPUs to tasks), nccl or reference; default auto")
   BackendChoice backend;
 
   @Option(
       names = "--master",
       paramLabel = "MASTER",
       description =
-          "Spark's cluster, such as local[4] or spark://HOST:7077; default that of spark-submit, else"
-              + " local-cluster[RANKS,1,1024]: a process for each rank on this machine")
+          "Spark's master, such as local[4] or spark://HOST:7077; default: that of spark-submit,"
+              + " else local-cluster[RANKS,1,1024], a process for each rank on this machine")
   String master;
 
   @Option(
       names = "--timeout",
       paramLabel = "SECONDS",
       defaultValue = "60",
-      description = "the longest that ranks wait for each other; default 60")
+      description = "how long ranks wait for each other; default 60")
   @Within(least = 1, most = 86_400)
   int timeout;
 
@@ -81,7 +81,7 @@ final class Flags {
       names = "--seed",
       paramLabel = "N",
       defaultValue = "1",
-      description = "what the data is drawn from; default 1")
+      description = "seed of the generated data; default 1")
   @Within(least = 0, most = Integer.MAX_VALUE)
   int seed;
 
@@ -89,12 +89,12 @@ final class Flags {
       names = "--kill-at",
       paramLabel = "STEP",
       description =
-          "end the process of the last rank before this step, from 0 on, of the first attempt, to see"
-              + " Spark try again; not with --master local")
+          "end the process of the last rank before this step, counted from 0, in the first attempt,"
+              + " to see Spark retry; not with --master local")
   @Within(least = 0, most = 999_999)
   Integer killAt;
 
-  /** Checks what no option can check alone. */
+  /** Checks combinations of options. */
   void check() {
     if (rows < ranks) {
       throw new IllegalArgumentException(
@@ -106,7 +106,7 @@ final class Flags {
               + rows
               + "; it must be at least twice --features, which is "
               + features
-              + ", or the data tells too little of the coefficients");
+              + ", to determine the coefficients");
     }
     if (killAt != null && killAt >= steps) {
       throw new IllegalArgumentException(

@@ -5,18 +5,19 @@ import java.util.Map;
 import java.util.OptionalInt;
 import org.apache.spark.resource.ResourceInformation;
 
-/** The GPU that Spark has given to a task. */
+/** The GPU that Spark has assigned to a task. */
 final class GpuAddress {
-  /** Spark's name of the resource; it is the cluster's to choose, and this is the usual one. */
+  /** The usual name of the resource; clusters may choose another. */
   private static final String RESOURCE = "gpu";
 
   private GpuAddress() {}
 
   /**
-   * {@return the index of the task's GPU, or nothing if Spark has given it none}
+   * {@return the index of the task's GPU, or empty if Spark has assigned none}
    *
    * @param resources the task's resources by name
-   * @throws IllegalStateException if Spark has given it several, or an address that is no index
+   * @throws IllegalStateException if Spark has assigned several GPUs, or an address that is not an
+   *     index
    */
   static OptionalInt of(Map<String, ResourceInformation> resources) {
     ResourceInformation gpus = resources.get(RESOURCE);
@@ -25,39 +26,39 @@ final class GpuAddress {
     }
     if (gpus.addresses().length > 1) {
       throw new IllegalStateException(
-          "Spark has given the task the GPUs "
+          "Spark has assigned the GPUs "
               + Arrays.toString(gpus.addresses())
-              + "; a rank uses one: set spark.task.resource.gpu.amount=1");
+              + " to the task; a rank uses one: set spark.task.resource.gpu.amount=1");
     }
     return OptionalInt.of(index(gpus.addresses()[0]));
   }
 
   /**
-   * {@return the device to use: that of the GPU, or the first where there is none}
+   * {@return the device to use: the task's GPU, or device 0 if it has none}
    *
    * @param gpu the index of the task's GPU, if it has one
-   * @param devices how many devices the backend has
-   * @throws IllegalStateException if the backend has no device of this index
+   * @param devices the number of devices of the backend
+   * @throws IllegalStateException if the backend has no device with this index
    */
   static int device(OptionalInt gpu, int devices) {
     if (gpu.orElse(0) >= devices) {
       throw new IllegalStateException(
-          "Spark has given the task GPU "
+          "Spark has assigned GPU "
               + gpu.getAsInt()
-              + ", but the number of devices that CUDA shows to this process is "
+              + " to the task, but the number of devices that CUDA shows to this process is "
               + devices
-              + ": is CUDA_VISIBLE_DEVICES set for executors?");
+              + "; check CUDA_VISIBLE_DEVICES of the executors");
     }
     return gpu.orElse(0);
   }
 
   private static int index(String address) {
-    // As nvidia-smi counts; more digits than any host has GPUs would be no index either.
+    // The index of nvidia-smi; no host has GPUs with more digits.
     if (!address.strip().matches("[0-9]{1,4}")) {
       throw new IllegalStateException(
           "the address of the task's GPU is '"
               + address
-              + "'; it must be its index on its host: see the discovery script of the cluster"
+              + "'; it must be its index on its host; check the discovery script of the cluster"
               + " (spark.executor.resource.gpu.discoveryScript)");
     }
     return Integer.parseInt(address.strip());

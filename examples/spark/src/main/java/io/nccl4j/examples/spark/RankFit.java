@@ -7,14 +7,14 @@ import java.util.stream.DoubleStream;
 import org.apache.spark.BarrierTaskContext;
 
 /**
- * What one rank has found, and where.
+ * The result of one rank, and where it ran.
  *
  * @param rank the rank
- * @param attempt which attempt of the stage it was, from 0 on
+ * @param attempt the attempt of the stage, from 0
  * @param process the id of its process
  * @param executor host and port of its executor
- * @param device what carried out the collectives, and the device's index
- * @param rows how many rows were its own
+ * @param device the backend and the device's index
+ * @param rows the number of rows of its partition
  * @param coefficients the fit, the same on all ranks
  * @param errors the mean squared error over the rows of all ranks, before each step
  */

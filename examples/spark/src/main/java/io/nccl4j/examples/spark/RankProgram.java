@@ -6,7 +6,7 @@ import java.util.Iterator;
 import org.apache.spark.BarrierTaskContext;
 
 /**
- * What each rank of a barrier stage does. It is serialized, and so is what it returns.
+ * The program of each rank of a barrier stage. The program and its result are serialized.
  *
  * @param <T> the type of the stage's data
  * @param <R> the type of a rank's result
@@ -14,16 +14,15 @@ import org.apache.spark.BarrierTaskContext;
 @FunctionalInterface
 public interface RankProgram<T, R> extends Serializable {
   /**
-   * Runs one rank, in a task of its own. It may be called anew, in another process, with a new
-   * communicator and from the start, if any rank fails: see {@link
-   * BarrierTaskContext#stageAttemptNumber}.
+   * Runs one rank, in its own task. If any rank fails, it is called again from the start, possibly
+   * in another process, with a new communicator: see {@link BarrierTaskContext#stageAttemptNumber}.
    *
-   * @param communicator this rank's end; the caller closes it, or aborts it if this method throws
-   *     or Spark kills the task
-   * @param data the partition of this rank's number
-   * @param context what Spark knows of the task
+   * @param communicator this rank's communicator; the caller closes it, or aborts it if this method
+   *     throws or Spark kills the task
+   * @param data the partition with this rank's index
+   * @param context Spark's context of the task
    * @return this rank's result
-   * @throws Exception if the rank failed, and with it this attempt of the stage
+   * @throws Exception if the rank failed, which fails this attempt of the stage
    */
   R run(Communicator communicator, Iterator<T> data, BarrierTaskContext context) throws Exception;
 }

@@ -18,7 +18,7 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 
-/** One task of a barrier stage: a rank with its backend and its end of the communicator. */
+/** One task of a barrier stage: a rank with its backend and its communicator. */
 final class RankTask<T, R> extends AbstractFunction1<Iterator<T>, Iterator<Tuple2<Integer, R>>>
     implements Serializable {
   private static final long serialVersionUID = 1;
@@ -51,7 +51,7 @@ final class RankTask<T, R> extends AbstractFunction1<Iterator<T>, Iterator<Tuple
     }
   }
 
-  /** Returns the index of the GPU to use, or nothing where it is to be the reference. */
+  /** Returns the index of the GPU to use, or empty for the reference backend. */
   private OptionalInt gpu(BarrierTaskContext context) {
     if (choice == BackendChoice.REFERENCE) {
       return OptionalInt.empty();
@@ -59,9 +59,9 @@ final class RankTask<T, R> extends AbstractFunction1<Iterator<T>, Iterator<Tuple
     OptionalInt gpu = GpuAddress.of(context.resourcesJMap());
     if (gpu.isEmpty() && choice == BackendChoice.NCCL) {
       throw new IllegalStateException(
-          "Spark has given the task of rank "
+          "Spark has assigned no GPU to the task of rank "
               + context.partitionId()
-              + " no GPU, but the backend is to be NCCL: set spark.task.resource.gpu.amount=1 and"
+              + ", but the backend is NCCL: set spark.task.resource.gpu.amount=1 and"
               + " spark.executor.resource.gpu.amount");
     }
     return gpu;
@@ -78,13 +78,13 @@ final class RankTask<T, R> extends AbstractFunction1<Iterator<T>, Iterator<Tuple
     try {
       return program.run(communicator, CollectionConverters.asJava(data), context);
     } catch (Throwable e) {
-      // Not closed, which would wait for the others to close theirs.
+      // Not close(), which would wait for the other ranks.
       communicator.abort();
       throw unchecked(e);
     }
   }
 
-  /** Lets Spark see what was thrown, as Scala's code would. */
+  /** Rethrows a checked exception undeclared, as Scala code would. */
   @SuppressWarnings("unchecked")
   private static <E extends Throwable> RuntimeException unchecked(Throwable e) throws E {
     throw (E) e;

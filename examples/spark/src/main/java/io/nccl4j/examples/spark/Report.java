@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.TreeSet;
 
-/** What the command prints. */
+/** Prints the results of the command. */
 final class Report {
   private final PrintStream out;
 
@@ -41,10 +41,7 @@ final class Report {
         comparison.toGenerated(), LeastSquares.NOISE);
     print(
         "largest difference of %d ranks from one rank: %.2g, allowed %.2g: %s%n",
-        ranks,
-        comparison.toOneRank(),
-        comparison.allowed(),
-        comparison.holds() ? "all right" : "WRONG");
+        ranks, comparison.toOneRank(), comparison.allowed(), comparison.holds() ? "OK" : "WRONG");
   }
 
   private void print(String format, Object... values) {

@@ -8,26 +8,26 @@ import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.java.JavaSparkContext;
 
-/** The command: from a command line to an exit status. */
+/** The {@code spark-fit} command. */
 public final class SparkFit {
-  /** The fits differ. */
+  /** The exit status if the fits differ. */
   static final int WRONG = 3;
 
   private final PrintStream out;
   private final PrintStream err;
 
   /**
-   * Makes a command.
+   * Creates a command.
    *
-   * @param out where the report goes
-   * @param err where messages go
+   * @param out receives the report
+   * @param err receives messages
    */
   SparkFit(PrintStream out, PrintStream err) {
     this.out = out;
     this.err = err;
   }
 
-  /** Runs the command and ends the process with its status. */
+  /** Runs the command and exits with its status. */
   public static void main(String[] args) {
     Commands.exit((out, err) -> new SparkFit(out, err).run(args));
   }
@@ -48,18 +48,18 @@ public final class SparkFit {
       context.sc().addSparkListener(new Attempts(err));
       return fit(flags, context.sc()) ? Commands.OK : WRONG;
     } catch (Exception e) {
-      // Whatever Spark throws: its Scala code declares nothing.
+      // Spark throws undeclared checked exceptions, since Scala declares none.
       err.println("spark-fit: " + reason(String.valueOf(e.getMessage()), settings));
       return Commands.FAILED;
     }
   }
 
-  /** Returns why a fit failed; what Spark says when it gives up on its master names no master. */
+  /** Returns why a fit failed; adds the master, which Spark's message of a lost master lacks. */
   static String reason(String message, SparkConf settings) {
     String master = settings.get("spark.master");
     boolean stopped = message.matches("(?s).*(SparkContext (has been|was) shut|stopped Spark).*");
     return stopped && !master.startsWith("local")
-        ? "Spark gave up: its master " + master + " could not be reached, or is gone"
+        ? "Spark stopped: its master " + master + " could not be reached or was lost"
         : Attempts.withoutStack(message);
   }
 

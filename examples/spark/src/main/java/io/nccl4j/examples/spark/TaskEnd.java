@@ -6,38 +6,38 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.util.TaskInterruptListener;
 
 /**
- * Ends a rank's waits when Spark kills its task, as it does when another rank has failed: while the
- * communicator is made by an interrupt, and from then on by an abort, since a collective on a GPU
- * that waits for a lost peer ends by nothing else.
+ * Ends a rank's waits when Spark kills its task, as it does when another rank has failed. Until the
+ * communicator exists it interrupts the thread; afterwards it aborts the communicator, since
+ * nothing else ends a collective on a GPU that waits for a lost peer.
  */
 final class TaskEnd implements TaskInterruptListener, AutoCloseable {
   private final Thread thread = Thread.currentThread();
   private Communicator communicator;
   private boolean killed;
-  private boolean over;
+  private boolean closed;
 
   private TaskEnd() {}
 
-  /** Watches over a task; called in its thread. */
+  /** Watches a task; called in the task's thread. */
   static TaskEnd of(BarrierTaskContext context) {
     TaskEnd end = new TaskEnd();
     context.addTaskInterruptListener(end);
     return end;
   }
 
-  /** Says that the communicator is made, so that it is what has to end. */
-  synchronized void aborts(Communicator made) {
-    communicator = made;
+  /** Sets the communicator to abort from now on, instead of interrupting the thread. */
+  synchronized void aborts(Communicator created) {
+    communicator = created;
     if (killed) {
-      made.abort();
+      created.abort();
     }
   }
 
-  /** Called by Spark, in a thread of its own. */
+  /** Called by Spark, in another thread. */
   @Override
   public synchronized void onTaskInterrupted(TaskContext context, String reason) {
     killed = true;
-    if (over) {
+    if (closed) {
       return;
     }
     if (communicator == null) {
@@ -47,9 +47,9 @@ final class TaskEnd implements TaskInterruptListener, AutoCloseable {
     }
   }
 
-  /** Lets the thread, which is to run other tasks, alone. */
+  /** Stops watching, since the thread will run other tasks. */
   @Override
   public synchronized void close() {
-    over = true;
+    closed = true;
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Ranks as the tasks of a barrier stage of Apache Spark, and a least-squares fit with them.
+ * Runs ranks as the tasks of an Apache Spark barrier stage; the example is a least-squares fit.
  *
- * <p>For other programs: {@link io.nccl4j.examples.spark.BarrierStage} runs a {@link
- * io.nccl4j.examples.spark.RankProgram} in each task, with a communicator. The rest is the example.
+ * <p>Other programs can reuse {@link io.nccl4j.examples.spark.BarrierStage}, which runs a {@link
+ * io.nccl4j.examples.spark.RankProgram} with a communicator in each task. The rest is the example.
  */
 package io.nccl4j.examples.spark;

@@ -41,12 +41,12 @@ import picocli.CommandLine;
 import scala.Tuple2;
 
 /**
- * Stages on two executors, processes of their own, with two slots each. To Spark both have GPUs 2
- * and 3, which a script has made up; only the stand-in uses them.
+ * Stages on two executor processes with two slots each. A discovery script reports GPUs 2 and 3 for
+ * both; only the stand-in uses them.
  */
 @Timeout(value = 3, unit = TimeUnit.MINUTES)
 class BarrierStageTest {
-  /** Far longer than any test: no rank that fails is waited for. */
+  /** Far longer than any test; ranks do not wait for a failed rank. */
   private static final Duration LONG = Duration.ofMinutes(10);
 
   private static final LeastSquares DATA = new LeastSquares(10_000, 8, 7);
@@ -55,7 +55,7 @@ class BarrierStageTest {
   private static JavaSparkContext spark;
 
   @BeforeAll
-  static void startsExecutors(@TempDir Path folder) throws IOException {
+  static void startExecutors(@TempDir Path folder) throws IOException {
     Files.createDirectories(Path.of(System.getenv("SPARK_HOME"), "jars"));
     Path discovery = folder.resolve("discover-gpus");
     Files.writeString(
@@ -78,7 +78,7 @@ class BarrierStageTest {
   }
 
   @AfterAll
-  static void stopsExecutors() {
+  static void stopExecutors() {
     if (spark != null) {
       spark.close();
     }
@@ -89,7 +89,7 @@ class BarrierStageTest {
         DATA.rows(spark.sc(), ranks), backend, LONG, new Fit(DATA.features(), STEPS, killAt));
   }
 
-  private static void assertRight(List<RankFit> ranks) {
+  private static void assertCorrect(List<RankFit> ranks) {
     RankFit one = fit(1, BackendChoice.REFERENCE, Fit.NEVER).getFirst();
     Comparison comparison = Comparison.of(DATA, ranks, one);
     assertTrue(comparison.allowed() < 1e-8, comparison.toString());
@@ -108,14 +108,14 @@ class BarrierStageTest {
     assertEquals(2, processes.size(), ranks.toString());
     assertFalse(processes.contains(ProcessHandle.current().pid()), ranks.toString());
     assertEquals(Set.of(0), attempts(ranks));
-    assertRight(ranks);
+    assertCorrect(ranks);
   }
 
   @Test
-  void anExecutorThatIsLostIsReplacedAndTheFitGoesThrough() {
+  void lostExecutorIsReplacedAndTheFitSucceeds() {
     List<RankFit> ranks = fit(4, BackendChoice.REFERENCE, 3);
     assertEquals(Set.of(1), attempts(ranks));
-    assertRight(ranks);
+    assertCorrect(ranks);
   }
 
   private static Set<Integer> attempts(List<RankFit> ranks) {
@@ -143,7 +143,7 @@ class BarrierStageTest {
   }
 
   @Test
-  void aRankThatThrowsMakesAllTryAgainWithANewCommunicator() {
+  void failedRankMakesAllRetryWithANewCommunicator() {
     List<String> sums =
         BarrierStage.run(
             DATA.rows(spark.sc(), 4), BackendChoice.REFERENCE, LONG, BarrierStageTest::throwsOnce);
@@ -153,13 +153,13 @@ class BarrierStageTest {
   private static String throwsAlways(
       Communicator communicator, Iterator<double[]> data, BarrierTaskContext context) {
     if (communicator.rank() == 1) {
-      throw new IllegalStateException("rank 1 never does this");
+      throw new IllegalStateException("rank 1 always fails");
     }
     return "" + sumOfOnes(communicator);
   }
 
   @Test
-  void aRankThatAlwaysThrowsEndsTheJobWithItsReason() {
+  void rankThatAlwaysFailsEndsTheJobWithItsReason() {
     SparkException failed =
         assertThrows(
             SparkException.class,
@@ -174,7 +174,7 @@ class BarrierStageTest {
     assertTrue(message.contains("rank 1"), message);
   }
 
-  /** Waits for what nobody sends. */
+  /** Waits for a message that is never sent. */
   private static String waits(Communicator communicator, String folder) throws IOException {
     try (Stream stream = communicator.newStream();
         Buffer buffer = communicator.newBuffer(DataType.FLOAT32, 1)) {
@@ -186,8 +186,8 @@ class BarrierStageTest {
   }
 
   @Test
-  void aJobThatIsCancelledLetsGoOfRanksThatWait(@TempDir Path folder) throws Exception {
-    String place = folder.toString();
+  void cancelledJobReleasesWaitingRanks(@TempDir Path folder) throws Exception {
+    String path = folder.toString();
     FutureTask<List<String>> job =
         new FutureTask<>(
             () -> {
@@ -196,7 +196,7 @@ class BarrierStageTest {
                   DATA.rows(spark.sc(), 2),
                   BackendChoice.REFERENCE,
                   LONG,
-                  (communicator, data, context) -> waits(communicator, place));
+                  (communicator, data, context) -> waits(communicator, path));
             });
     Thread.ofPlatform().daemon().start(job);
     while (!Files.exists(folder.resolve("rank-0")) || !Files.exists(folder.resolve("rank-1"))) {
@@ -205,8 +205,8 @@ class BarrierStageTest {
     spark.cancelJobGroup("waits");
     ExecutionException ended = assertThrows(ExecutionException.class, job::get);
     assertTrue(ended.getMessage().contains("cancelled"), ended.getMessage());
-    // Needs all slots.
-    assertRight(fit(4, BackendChoice.REFERENCE, Fit.NEVER));
+    // This needs all slots.
+    assertCorrect(fit(4, BackendChoice.REFERENCE, Fit.NEVER));
   }
 
   private static Tuple2<Long, Integer> gpuOf(
@@ -216,37 +216,37 @@ class BarrierStageTest {
   }
 
   @Test
-  void everyTaskOfAnExecutorHasAGpuOfItsOwn() {
+  void tasksOfAnExecutorHaveDifferentGpus() {
     List<Tuple2<Long, Integer>> gpus =
         BarrierStage.run(
             DATA.rows(spark.sc(), 4), BackendChoice.REFERENCE, LONG, BarrierStageTest::gpuOf);
-    Map<Long, Set<Integer>> ofProcesses = new HashMap<>();
+    Map<Long, Set<Integer>> gpusByProcess = new HashMap<>();
     for (Tuple2<Long, Integer> gpu : gpus) {
-      ofProcesses.computeIfAbsent(gpu._1(), process -> new TreeSet<>()).add(gpu._2());
+      gpusByProcess.computeIfAbsent(gpu._1(), process -> new TreeSet<>()).add(gpu._2());
     }
-    assertEquals(List.of(Set.of(2, 3), Set.of(2, 3)), List.copyOf(ofProcesses.values()));
+    assertEquals(List.of(Set.of(2, 3), Set.of(2, 3)), List.copyOf(gpusByProcess.values()));
   }
 
   @Test
-  void aTaskWithAGpuUsesNcclOnIt() throws IOException, InterruptedException {
+  void taskWithAGpuUsesNccl() throws IOException, InterruptedException {
     StandIn.build();
     List<RankFit> ranks = fit(1, BackendChoice.AUTO, Fit.NEVER);
     assertTrue(ranks.getFirst().device().matches("nccl [23]"), ranks.toString());
-    assertRight(ranks);
+    assertCorrect(ranks);
   }
 
   @Test
-  void moreRanksThanSlotsAreRefused() {
-    IllegalStateException refused =
+  void moreRanksThanSlotsAreRejected() {
+    IllegalStateException thrown =
         assertThrows(IllegalStateException.class, () -> fit(5, BackendChoice.REFERENCE, Fit.NEVER));
     assertEquals(
-        "ranks run at once, and there are 5 of them; the cluster has slots for 4",
-        refused.getMessage());
+        "there are 5 ranks, which must run at once; the cluster has slots for 4",
+        thrown.getMessage());
   }
 
   @Test
-  void aTimeoutThatIsNoneIsRefused() {
-    IllegalArgumentException refused =
+  void zeroTimeoutIsRejected() {
+    IllegalArgumentException thrown =
         assertThrows(
             IllegalArgumentException.class,
             () ->
@@ -255,6 +255,6 @@ class BarrierStageTest {
                     BackendChoice.REFERENCE,
                     Duration.ZERO,
                     BarrierStageTest::throwsOnce));
-    assertEquals("timeout is PT0S; it must be positive", refused.getMessage());
+    assertEquals("timeout is PT0S; it must be positive", thrown.getMessage());
   }
 }

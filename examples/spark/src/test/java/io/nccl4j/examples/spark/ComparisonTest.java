@@ -21,7 +21,7 @@ class ComparisonTest {
   }
 
   @Test
-  void fitsAgreeUpToTheRoundingsOfTheirSums() {
+  void fitsAgreeUpToRounding() {
     // 2 fits, 2 steps at rate 0.5, 1002 roundings of terms of mean size sqrt(2 * 4).
     double allowed = 2 * 2 * 0.5 * 1002 * 0x1p-53 * Math.sqrt(8);
     Comparison equal = compare(0.5, 0.5);
@@ -35,19 +35,19 @@ class ComparisonTest {
   }
 
   @Test
-  void theDistanceToTheGeneratedIsThatOfTheFarthestCoefficient() {
+  void distanceToTheGeneratedIsTheLargestDifference() {
     List<Double> generated = DATA.coefficients();
     RankFit fit = fit(0, generated.getFirst() + 0.25, generated.getLast() - 0.5);
     assertEquals(0.5, Comparison.of(DATA, List.of(fit), fit).toGenerated(), 1e-15);
   }
 
   @Test
-  void ranksThatHaveOtherCoefficientsAreNamed() {
+  void rankWithOtherCoefficientsIsNamed() {
     List<RankFit> ranks = List.of(fit(0, 1, 1), fit(1, 1, 1), fit(2, 1, Math.nextUp(1.0)));
     IllegalStateException different =
         assertThrows(
             IllegalStateException.class, () -> Comparison.of(DATA, ranks, ranks.getFirst()));
     assertEquals(
-        "rank 2 has other coefficients than rank 0 after the same sums", different.getMessage());
+        "rank 2 has other coefficients than rank 0 despite the same sums", different.getMessage());
   }
 }

@@ -13,19 +13,19 @@ class GpuAddressTest {
     return GpuAddress.of(Map.of("gpu", new ResourceInformation("gpu", addresses)));
   }
 
-  private static String refusal(String... addresses) {
+  private static String messageFor(String... addresses) {
     return assertThrows(IllegalStateException.class, () -> gpu(addresses)).getMessage();
   }
 
   @Test
-  void anAddressIsTheIndexOfADevice() {
+  void addressIsTheIndexOfADevice() {
     assertEquals(OptionalInt.of(0), gpu("0"));
     assertEquals(OptionalInt.of(15), gpu("15"));
     assertEquals(OptionalInt.of(3), gpu(" 3\n"));
   }
 
   @Test
-  void aTaskWithoutAGpuHasNone() {
+  void taskWithoutGpuHasNoIndex() {
     assertEquals(OptionalInt.empty(), GpuAddress.of(Map.of()));
     assertEquals(OptionalInt.empty(), gpu());
     ResourceInformation other = new ResourceInformation("fpga", new String[] {"0"});
@@ -33,33 +33,33 @@ class GpuAddressTest {
   }
 
   @Test
-  void aTaskWithSeveralGpusIsRefused() {
+  void taskWithSeveralGpusIsRejected() {
     assertEquals(
-        "Spark has given the task the GPUs [0, 1]; a rank uses one: set"
+        "Spark has assigned the GPUs [0, 1] to the task; a rank uses one: set"
             + " spark.task.resource.gpu.amount=1",
-        refusal("0", "1"));
+        messageFor("0", "1"));
   }
 
   @Test
-  void anIndexBeyondTheDevicesIsNamed() {
+  void indexBeyondTheDevicesIsNamed() {
     assertEquals(3, GpuAddress.device(OptionalInt.of(3), 4));
     assertEquals(0, GpuAddress.device(OptionalInt.empty(), 4));
     IllegalStateException beyond =
         assertThrows(IllegalStateException.class, () -> GpuAddress.device(OptionalInt.of(4), 4));
     assertEquals(
-        "Spark has given the task GPU 4, but the number of devices that CUDA shows to this process"
-            + " is 4: is CUDA_VISIBLE_DEVICES set for executors?",
+        "Spark has assigned GPU 4 to the task, but the number of devices that CUDA shows to this"
+            + " process is 4; check CUDA_VISIBLE_DEVICES of the executors",
         beyond.getMessage());
   }
 
   @Test
-  void anAddressThatIsNoIndexIsNamed() {
+  void invalidAddressIsNamed() {
     String uuid = "GPU-7dce4fe3-9f0d-4a2b-a0a3-5d7e0f0f3a11";
     for (String address : new String[] {uuid, "", "-1", "12345", "0x1"}) {
-      String message = refusal(address);
+      String message = messageFor(address);
       assertEquals(
           "the address of the task's GPU is '" + address + "'; it must be its index on its host",
-          message.substring(0, message.indexOf(": see")));
+          message.substring(0, message.indexOf("; check")));
     }
   }
 }

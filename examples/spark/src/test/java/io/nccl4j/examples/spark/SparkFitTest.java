@@ -25,21 +25,21 @@ class SparkFitTest {
     return new PrintStream(to, true, StandardCharsets.UTF_8);
   }
 
-  private void refuses(String message, String... args) {
+  private void assertRejects(String message, String... args) {
     err.reset();
     assertEquals(Commands.BAD_ARGUMENTS, run(args), err.toString(StandardCharsets.UTF_8));
-    String told = err.toString(StandardCharsets.UTF_8);
-    assertTrue(told.startsWith("spark-fit: " + message), told);
+    String printed = err.toString(StandardCharsets.UTF_8);
+    assertTrue(printed.startsWith("spark-fit: " + message), printed);
     assertEquals("", out.toString(StandardCharsets.UTF_8));
   }
 
   @Test
-  void tasksOfThisProcessFitAsOneRankDoes() {
+  void localTasksFitLikeOneRank() {
     int status = run("--master", "local[3]", "--ranks", "3", "--rows", "3001", "--features", "5");
     assertEquals("", err.toString(StandardCharsets.UTF_8));
     String text = out.toString(StandardCharsets.UTF_8);
     assertTrue(text.contains("largest difference of 3 ranks from one rank: "), text);
-    assertTrue(text.endsWith(": all right\n"), text);
+    assertTrue(text.endsWith(": OK\n"), text);
     assertEquals(3, text.lines().filter(line -> line.contains("reference 0")).count(), text);
     assertEquals(Commands.OK, status);
   }
@@ -48,44 +48,46 @@ class SparkFitTest {
   void moreRanksThanSlotsEndWithOneLine() {
     assertEquals(Commands.FAILED, run("--master", "local[1]", "--ranks", "2"));
     assertEquals(
-        "spark-fit: ranks run at once, and there are 2 of them; the cluster has slots for 1\n",
+        "spark-fit: there are 2 ranks, which must run at once; the cluster has slots for 1\n",
         err.toString(StandardCharsets.UTF_8));
   }
 
   @Test
-  void argumentsThatCannotBeAreNamed() {
-    refuses(
+  void invalidArgumentsAreNamed() {
+    assertRejects(
         "Invalid value for option '--ranks': '0' is not a whole number from 1 to 10000",
         "--ranks",
         "0");
-    refuses("Invalid value for option '--rows': '1e6' is not a whole number", "--rows", "1e6");
-    refuses(
+    assertRejects(
+        "Invalid value for option '--rows': '1e6' is not a whole number", "--rows", "1e6");
+    assertRejects(
         "Invalid value for option '--backend': 'gloo' is not one of auto, nccl, reference",
         "--backend",
         "gloo");
-    refuses("Unknown option: '--gpu'", "--gpu");
-    refuses(
+    assertRejects("Unknown option: '--gpu'", "--gpu");
+    assertRejects(
         "--rows is 3, fewer than --ranks 4; each rank needs a row",
         "--rows",
         "3",
         "--features",
         "1");
-    refuses("--rows is 30; it must be at least twice --features, which is 20", "--rows", "30");
-    refuses("--kill-at is 40; it must be less than --steps, which is 40", "--kill-at", "40");
-    refuses(
-        "--kill-at would end this very process: --master local[4] has no executors of their own",
+    assertRejects(
+        "--rows is 30; it must be at least twice --features, which is 20", "--rows", "30");
+    assertRejects("--kill-at is 40; it must be less than --steps, which is 40", "--kill-at", "40");
+    assertRejects(
+        "--kill-at would end the driver's process: --master local[4] has no separate executors",
         "--kill-at",
         "3",
         "--master",
         "local[4]");
-    refuses(
+    assertRejects(
         "--backend nccl needs a GPU for each task, but spark.task.resource.gpu.amount is not set",
         "--backend",
         "nccl");
   }
 
   @Test
-  void theReasonOfAFailureIsToldWithoutItsStack() {
+  void failureReasonIsPrintedWithoutStackTrace() {
     assertEquals(
         "Stage failed because of task 3. java.lang.IllegalStateException: rank 3 is tired",
         Attempts.withoutStack(
@@ -95,15 +97,14 @@ class SparkFitTest {
             \tat io.nccl4j.Some.method(Some.java:3)
             Caused by: more
             """));
-    String told = Attempts.withoutStack("x".repeat(1000));
-    assertEquals("x".repeat(400) + "...", told);
+    assertEquals("x".repeat(400) + "...", Attempts.withoutStack("x".repeat(1000)));
   }
 
   @Test
-  void aMasterThatSparkGaveUpOnIsNamed() {
+  void unreachableMasterIsNamed() {
     SparkConf settings = new SparkConf(false).set("spark.master", "spark://localhost:1");
     assertEquals(
-        "Spark gave up: its master spark://localhost:1 could not be reached, or is gone",
+        "Spark stopped: its master spark://localhost:1 could not be reached or was lost",
         SparkFit.reason("SparkContext has been shutdown", settings));
     assertEquals("rank 3 is tired", SparkFit.reason("rank 3 is tired", settings));
   }

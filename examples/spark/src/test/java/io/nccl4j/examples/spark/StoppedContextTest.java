@@ -14,11 +14,11 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import picocli.CommandLine;
 
-/** Ranks that wait for slots when Spark stops, as it does if it cannot reach its master. */
+/** Spark stops while ranks wait for slots, as it does if it cannot reach its master. */
 class StoppedContextTest {
   @Test
   @Timeout(value = 2, unit = TimeUnit.MINUTES)
-  void ranksThatHaveNotStartedAreGivenUp() throws InterruptedException {
+  void jobFailsIfSparkStopsBeforeRanksStart() throws InterruptedException {
     Flags flags = new Flags();
     new CommandLine(OptionValue.spec(flags)).parseArgs("--master", "local[1]");
     SparkConf settings =

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Tasks in this process, to which Spark gives no GPU. */
+/** Tasks in this process, without GPUs. */
 @Timeout(value = 3, unit = TimeUnit.MINUTES)
 class TasksWithoutGpuTest {
   private static final LeastSquares DATA = new LeastSquares(100, 2, 3);
@@ -23,13 +23,13 @@ class TasksWithoutGpuTest {
   private JavaSparkContext spark;
 
   @BeforeEach
-  void starts() {
+  void startSpark() {
     SparkConf settings = new SparkConf().set("spark.ui.enabled", "false");
     spark = new JavaSparkContext("local[2]", "no GPU", settings);
   }
 
   @AfterEach
-  void stops() {
+  void stopSpark() {
     spark.close();
   }
 
@@ -39,16 +39,16 @@ class TasksWithoutGpuTest {
   }
 
   @Test
-  void useTheReferenceUnlessTheyAreToUseNccl() {
+  void tasksUseTheReferenceUnlessNcclIsRequired() {
     assertEquals(
         List.of("reference 0", "reference 0"),
         fit(BackendChoice.AUTO).stream().map(RankFit::device).toList());
     SparkException failed = assertThrows(SparkException.class, () -> fit(BackendChoice.NCCL));
     String reason =
-        " no GPU, but the backend is to be NCCL: set spark.task.resource.gpu.amount=1 and"
+        ", but the backend is NCCL: set spark.task.resource.gpu.amount=1 and"
             + " spark.executor.resource.gpu.amount";
     String message = failed.getMessage();
-    assertTrue(message.contains("Spark has given the task of rank "), message);
+    assertTrue(message.contains("Spark has assigned no GPU to the task of rank "), message);
     assertTrue(message.contains(reason), message);
   }
 }

@@ -4,20 +4,20 @@ import java.util.SplittableRandom;
 import org.bytedeco.pytorch.Tensor;
 
 /**
- * Some rows of one step's batch. A row depends on its number and the step alone, so any division of
- * the batch among ranks is a division of the same data.
+ * Some rows of one step's batch. A row depends only on its index and the step, so the data does not
+ * depend on how the batch is divided among ranks.
  *
- * @param step which step, from 0
+ * @param step the step, from 0
  * @param first the first row
- * @param rows how many
+ * @param rows the number of rows
  */
 record Batch(int step, int first, int rows) {
-  /** {@return what goes into the model: a row of numbers from -1 to 1 each} */
+  /** {@return the inputs of the model: rows of numbers from -1 to 1} */
   Tensor inputs(int size) {
     return Tensor.create(values(size), rows, size);
   }
 
-  /** {@return what is to come out: the inputs from the last to the first} */
+  /** {@return the targets: each row's inputs in reverse order} */
   Tensor targets(int size) {
     float[] inputs = values(size);
     float[] targets = new float[inputs.length];

@@ -21,18 +21,18 @@ import org.bytedeco.pytorch.TensorVector;
 import org.bytedeco.pytorch.global.torch;
 
 /**
- * A PyTorch model under a {@link GradientReducer}: its gradients lie in the reducer's buckets, and
- * PyTorch's engine marks each as it has accumulated it, so that a bucket is reduced while backward
- * computes the next one.
+ * A PyTorch model under a {@link GradientReducer}: its gradients are stored in the reducer's
+ * buckets, and a hook of PyTorch's engine marks each gradient once it is accumulated, so that a
+ * bucket is reduced while backward computes the next one.
  *
- * <p>Nothing is copied between PyTorch and the ranks: a parameter's buffer is the parameter, and
- * its {@code grad} is its part of a bucket. So gradients are zeroed after a step, not dropped.
+ * <p>Nothing is copied: a parameter's buffer is the parameter's memory, and its {@code grad} is a
+ * slice of a bucket. Gradients must therefore be zeroed after a step, not dropped.
  */
 final class DataParallel implements AutoCloseable {
   private final Communicator comm;
   private final Stream compute;
 
-  /** What gives back what was taken, the last first. */
+  /** The clean-up steps, in reverse order of acquisition. */
   private final Deque<Runnable> undo = new ArrayDeque<>();
 
   private final GradientReducer reducer;
@@ -40,20 +40,20 @@ final class DataParallel implements AutoCloseable {
   private volatile RuntimeException failure;
 
   /**
-   * A parameter whose gradient lies in a bucket. The engine refers to node and mark, but does not
-   * own them.
+   * A parameter whose gradient is stored in a bucket. Keeps node and hook reachable, since the
+   * engine does not own them.
    */
   private record Hooked(Tensor gradient, Node accumulates, GradientHook markReady) {}
 
   /**
-   * Gives every rank rank 0's parameters, and takes over their gradients.
+   * Copies rank 0's parameters to all ranks, and moves the gradients into buckets.
    *
    * @param parameters all parameters of the model, in the order in which forward uses them
    */
   DataParallel(Communicator comm, Map<String, Tensor> parameters, ReducerConfig config) {
     this.comm = comm;
-    // PyTorch's engine computes backward on the stream that forward was on. Without a GPU it has
-    // computed what it returns, and any stream will do, since there is nothing to wait for.
+    // PyTorch's engine runs backward on the stream of forward. Without a GPU its work is complete
+    // when it returns, so any stream will do.
     compute =
         comm.backend().deviceType() == DeviceType.CUDA
             ? TensorBuffers.currentStream(comm)
@@ -83,9 +83,9 @@ final class DataParallel implements AutoCloseable {
   private Hooked hook(Tensor tensor, Parameter parameter) {
     Tensor gradient = view(reducer.gradient(parameter), tensor);
     tensor.mutable_grad().put(gradient);
-    // The bucket's memory goes with the reducer.
+    // The bucket's memory is freed with the reducer.
     undo.push(() -> tensor.mutable_grad().put(new Tensor()));
-    // The node that adds to a parameter's gradient is where any use of the parameter leads to.
+    // The node that accumulates a parameter's gradient is the next edge of any use of it.
     Node accumulates = tensor.view_as(tensor).grad_fn().next_edge(0).function();
     GradientHook hook = new GradientHook(parameter);
     long key = accumulates.add_post_hook(hook);
@@ -93,7 +93,7 @@ final class DataParallel implements AutoCloseable {
     return new Hooked(gradient, accumulates, hook);
   }
 
-  /** What the engine calls when it has accumulated a gradient. */
+  /** Called by the engine when it has accumulated a gradient. */
   private final class GradientHook extends FunctionPostHook {
     private final Parameter parameter;
 
@@ -105,15 +105,15 @@ final class DataParallel implements AutoCloseable {
     public TensorVector apply(TensorVector outputs, TensorVector inputs) {
       try {
         reducer.markReady(parameter, compute);
-      } catch (RuntimeException refused) {
-        // Would come out of backward as its text alone.
-        failure = failure == null ? refused : failure;
+      } catch (RuntimeException cause) {
+        // If thrown here, backward would report only its message.
+        failure = failure == null ? cause : failure;
       }
       return outputs;
     }
   }
 
-  /** A tensor over a bucket's memory, like another one in shape and device. */
+  /** Returns a tensor over a bucket's memory, with the shape and device of another one. */
   private static Tensor view(Buffer buffer, Tensor like) {
     return torch.from_blob(new Address(buffer.address()), sizes(like), like.options());
   }
@@ -126,7 +126,7 @@ final class DataParallel implements AutoCloseable {
     return sizes;
   }
 
-  /** Memory that JavaCPP neither made nor frees. */
+  /** Memory that JavaCPP neither allocates nor frees. */
   private static final class Address extends Pointer {
     Address(long address) {
       this.address = address;
@@ -138,13 +138,13 @@ final class DataParallel implements AutoCloseable {
     return compute;
   }
 
-  /** {@return how many buckets there are} */
+  /** {@return the number of buckets} */
   int buckets() {
     return reducer.buckets().size();
   }
 
   /**
-   * Ends backward: what PyTorch is asked for next sees averaged gradients.
+   * Ends backward: PyTorch's later work sees averaged gradients.
    *
    * @throws IllegalStateException if a gradient could not be marked
    */
@@ -154,17 +154,17 @@ final class DataParallel implements AutoCloseable {
     }
     reducer.finish(compute);
     if (comm.backend().deviceType() == DeviceType.HOST) {
-      // PyTorch on a processor knows no streams: it reads at once.
+      // PyTorch on CPUs has no streams and would read at once.
       compute.synchronize();
     }
   }
 
-  /** Makes the gradients zero for the next backward, which adds to them. */
+  /** Zeroes the gradients for the next backward, which accumulates into them. */
   void zeroGradients() {
     hooked.forEach(each -> each.gradient().zero_());
   }
 
-  /** Gives everything back, even where some of it fails; the first failure comes out. */
+  /** Releases everything, even if some of it fails; throws the first failure. */
   @Override
   public void close() {
     while (!undo.isEmpty()) {
@@ -177,7 +177,7 @@ final class DataParallel implements AutoCloseable {
     }
   }
 
-  /** Gives everything back after a failure, and adds to it what else fails. */
+  /** Releases everything after a failure, adding further failures to it as suppressed. */
   private void closeAfter(Throwable failure) {
     while (!undo.isEmpty()) {
       try {

@@ -19,19 +19,20 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.TypeConversionException;
 
-/** Trains three linear layers on all ranks, each with its part of every batch. */
+/** Trains three linear layers on all ranks, each rank on its part of every batch. */
 @Command(
     name = "ddp-example",
     customSynopsis = "scripts/ddp-example [--procs N] [--backend NAME] [more options]",
     sortOptions = false,
     description =
-        "Trains three linear layers with stochastic gradient descent, each rank on its rows of the batch, and prints the"
-            + " loss of the whole batch per step: the same for any number of ranks, but for rounding.")
+        "Trains three linear layers with stochastic gradient descent, each rank on its rows of the"
+            + " batch, and prints the loss of the whole batch per step: the same for any number of"
+            + " ranks, except for rounding.")
 public final class DdpExample extends Ranks {
   /** The largest number whose square is an int. */
-  private static final int MOST_VALUES = 46_340;
+  private static final int MAX_SIZE = 46_340;
 
-  /** How a model is trained, the same on all ranks. */
+  /** The settings of the training, the same on all ranks. */
   record Settings(
       int size, int steps, int batch, long bucketBytes, double learningRate, long seed) {
     int rowsOf(Communicator comm) {
@@ -49,7 +50,7 @@ public final class DdpExample extends Ranks {
   @Option(
       names = "--size",
       paramLabel = "N",
-      description = "values that a layer takes and gives (default: ${DEFAULT-VALUE})")
+      description = "inputs and outputs of a layer (default: ${DEFAULT-VALUE})")
   int size = 4000;
 
   @Option(names = "--steps", paramLabel = "N", description = "default: ${DEFAULT-VALUE}")
@@ -64,7 +65,7 @@ public final class DdpExample extends Ranks {
   @Option(
       names = "--bucket",
       paramLabel = "SIZE",
-      description = "gradients that are reduced together, as 25M (default: ${DEFAULT-VALUE})")
+      description = "size of a gradient bucket, such as 25M (default: ${DEFAULT-VALUE})")
   String bucket = "25M";
 
   @Option(
@@ -76,15 +77,15 @@ public final class DdpExample extends Ranks {
   @Option(
       names = "--seed",
       paramLabel = "N",
-      description = "of rank 0's parameters, which all ranks get (default: ${DEFAULT-VALUE})")
+      description = "seed of rank 0's parameters, which all ranks get (default: ${DEFAULT-VALUE})")
   long seed = 1;
 
   @Option(
       names = "--trace",
       paramLabel = "FOLDER",
       description =
-          "record what each rank does with Java's flight recorder, into FOLDER/rank0.jfr and so on: phases of the"
-              + " steps and every collective")
+          "record each rank with JDK Flight Recorder into FOLDER/rank0.jfr and so on: the phases of"
+              + " the steps and every collective")
   Path trace;
 
   private DdpExample() {}
@@ -101,28 +102,28 @@ public final class DdpExample extends Ranks {
   @Override
   void check(int ranks) {
     checkPositive(size, "--size");
-    if (size > MOST_VALUES) {
-      throw refused(
-          "--size is %d; it must be %d or less: its square, a layer's weights, is to fit an array"
-              .formatted(size, MOST_VALUES));
+    if (size > MAX_SIZE) {
+      throw badArgument(
+          "--size is %d; it must be %d or less, since an array must hold its square of weights"
+              .formatted(size, MAX_SIZE));
     }
     checkPositive(steps, "--steps");
     checkPositive(batch, "--batch");
     if (batch % ranks != 0) {
-      throw refused(
+      throw badArgument(
           "--batch is %d; it must be a multiple of the number of ranks, %d"
               .formatted(batch, ranks));
     }
     if ((long) batch / ranks * size > Integer.MAX_VALUE) {
-      throw refused(
+      throw badArgument(
           "--batch is %d and --size is %d; a rank's rows, %d, times --size must be %d or less"
               .formatted(batch, size, batch / ranks, Integer.MAX_VALUE));
     }
     if (!(rate > 0 && rate < Double.POSITIVE_INFINITY)) {
-      throw refused("--rate is " + rate + "; it must be positive");
+      throw badArgument("--rate is " + rate + "; it must be positive");
     }
     if (trace != null && !Files.isDirectory(trace)) {
-      throw refused("--trace is " + trace + "; it must be a folder that is there");
+      throw badArgument("--trace is " + trace + "; it must be an existing folder");
     }
     for (int rank = 0; trace != null && rank < ranks; rank++) {
       checkWritable(recordingOf(rank));
@@ -138,13 +139,13 @@ public final class DdpExample extends Ranks {
     try {
       OptionValue.output(recording.toString());
     } catch (TypeConversionException e) {
-      throw refused("--trace: " + e.getMessage());
+      throw badArgument("--trace: " + e.getMessage());
     }
   }
 
   private void checkPositive(int value, String option) {
     if (value < 1) {
-      throw refused(option + " is " + value + "; it must be 1 or more");
+      throw badArgument(option + " is " + value + "; it must be 1 or more");
     }
   }
 
@@ -152,59 +153,59 @@ public final class DdpExample extends Ranks {
     try {
       long bytes = ByteSize.parse(bucket);
       if (bytes < 1) {
-        throw new IllegalArgumentException("'" + bucket + "' is too small; a bucket has a byte");
+        throw new IllegalArgumentException("'" + bucket + "' is too small; the minimum is 1 byte");
       }
       return new Settings(size, steps, batch, bytes, rate, seed);
     } catch (IllegalArgumentException e) {
-      throw refused("--bucket: " + e.getMessage());
+      throw badArgument("--bucket: " + e.getMessage());
     }
   }
 
   @Override
   int run(Communicator comm) {
     Settings settings = settings();
-    boolean tells = comm.rank() == 0;
-    if (tells) {
+    boolean prints = comm.rank() == 0;
+    if (prints) {
       System.out.printf(
           "# backend %s, ranks: %d, 3 layers of %d x %d, %d of %d rows per rank%n",
           comm.backend().name(), comm.size(), size, size, settings.rowsOf(comm), batch);
       System.out.printf("#  step        loss        ms%n");
     }
-    // Ranks begin with different parameters; the reducer gives all of them rank 0's.
+    // Ranks start with different parameters; the reducer copies rank 0's to all.
     Net net = new Net(comm, size, seed + comm.rank());
-    try (FlightRecording tape = trace == null ? null : FlightRecording.start()) {
+    try (FlightRecording recording = trace == null ? null : FlightRecording.start()) {
       train(
           comm,
           net,
           settings,
           (step, loss, nanos) -> {
-            if (tells) {
+            if (prints) {
               System.out.printf("%7d  %10.6f  %8.1f%n", step, loss, nanos / 1e6);
             }
           });
-      if (tape != null) {
-        tape.write(recordingOf(comm.rank()));
+      if (recording != null) {
+        recording.write(recordingOf(comm.rank()));
       }
     }
     return 0;
   }
 
-  /** What hears of each step. */
+  /** Receives the result of each step. */
   interface EpochReport {
     /**
-     * Hears of one step.
+     * Called after each step.
      *
-     * @param step which, from 0
-     * @param loss of the whole batch, before the step
-     * @param nanos how long the step took
+     * @param step the step, from 0
+     * @param loss the loss of the whole batch, before the step
+     * @param nanos the duration of the step
      */
     void step(int step, double loss, long nanos);
   }
 
   /**
-   * {@return the losses of the whole batch, one per step, each before the step is taken}
+   * {@return the losses of the whole batch before each step}
    *
-   * @param net this rank's model, whose parameters become rank 0's and are then trained
+   * @param net this rank's model; its parameters are overwritten with rank 0's and then trained
    */
   static List<Double> train(Communicator comm, Net net, Settings settings, EpochReport progress) {
     List<Double> losses = new ArrayList<>();
@@ -219,7 +220,7 @@ public final class DdpExample extends Ranks {
     return losses;
   }
 
-  // What a step makes is freed with it, not when the garbage collector looks.
+  // The scope frees the tensors of a step at its end, not at some later garbage collection.
   @SuppressWarnings("try")
   private static double step(
       Communicator comm,

@@ -17,13 +17,14 @@ import org.bytedeco.pytorch.Tensor;
 import org.bytedeco.pytorch.global.torch;
 import picocli.CommandLine.Command;
 
-/** One parameter, one step: what data-parallel training does, small enough to check by hand. */
+/** Data-parallel training with one parameter and one step, small enough to check by hand. */
 @Command(
     name = "ddp-simple",
     customSynopsis = "scripts/ddp-simple [--procs N] [--backend NAME]",
     description =
-        "Averages one gradient over all ranks. The parameter w is 5, the loss of rank r is w * 7 * r, so its gradient"
-            + " is 7 * r; with two ranks 0 and 7, which come back as 3.5 on both.")
+        "Averages one gradient over all ranks. The parameter w is 5, the loss of rank r is"
+            + " w * 7 * r, so its gradient is 7 * r; with two ranks these are 0 and 7, and the"
+            + " average on both is 3.5.")
 public final class DdpSimple extends Ranks {
   private static final float W = 5;
   private static final float FACTOR = 7;
@@ -48,7 +49,7 @@ public final class DdpSimple extends Ranks {
       return 0;
     }
     System.err.printf(
-        "rank %d: the averaged gradient is %s; expected %s, but for rounding%n",
+        "rank %d: the averaged gradient is %s; expected %s, except for rounding%n",
         comm.rank(), averaged, mean(comm.size()));
     return Processes.FAILED;
   }
@@ -58,27 +59,27 @@ public final class DdpSimple extends Ranks {
   }
 
   /**
-   * Says whether a value is the mean of all ranks' gradients, but for rounding: the factor 1/n, its
-   * product with each gradient and n - 1 additions of positive numbers, each by half an ulp at
-   * most. The other half is for products of these errors.
+   * Returns whether a value is the mean of all ranks' gradients except for rounding. The factor
+   * 1/n, its product with each gradient, and n - 1 additions of positive numbers are each off by at
+   * most half an ulp; the other half is for products of these errors.
    */
   static boolean isMean(float averaged, int ranks) {
     return Math.abs(averaged - mean(ranks)) <= (ranks + 1) * Math.ulp(1f) * mean(ranks);
   }
 
-  /** Has rank 0 say what every rank has, so that the lines come in order. */
+  /** Prints the values of all ranks on rank 0, so that the lines are in rank order. */
   private static void print(Communicator comm, float own, float averaged) {
     MemorySegment host = Arena.ofAuto().allocate(ValueLayout.JAVA_FLOAT, 2L * comm.size());
     try (Stream stream = comm.newStream();
-        Buffer mine = comm.newBuffer(DataType.FLOAT32, 2);
+        Buffer send = comm.newBuffer(DataType.FLOAT32, 2);
         Buffer all = comm.newBuffer(DataType.FLOAT32, 2L * comm.size())) {
-      mine.copyFromAsync(MemorySegment.ofArray(new float[] {own, averaged}), stream);
-      comm.gather(mine, all, 0, stream);
+      send.copyFromAsync(MemorySegment.ofArray(new float[] {own, averaged}), stream);
+      comm.gather(send, all, 0, stream);
       all.copyTo(host, stream);
     }
     for (int rank = 0; comm.rank() == 0 && rank < comm.size(); rank++) {
       System.out.printf(
-          "rank %d of %d: its gradient was %.1f and came back as %.1f%n",
+          "rank %d of %d: local gradient %.1f, averaged %.1f%n",
           rank,
           comm.size(),
           host.getAtIndex(ValueLayout.JAVA_FLOAT, 2L * rank),

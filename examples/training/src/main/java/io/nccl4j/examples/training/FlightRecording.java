@@ -5,7 +5,7 @@ import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import jdk.jfr.Recording;
 
-/** A recording of what this process does, until it is closed. */
+/** A flight recording of this process. */
 final class FlightRecording implements AutoCloseable {
   private final Recording recording;
 
@@ -13,7 +13,7 @@ final class FlightRecording implements AutoCloseable {
     this.recording = recording;
   }
 
-  /** Starts to record nccl4j's events and the phases of training, and nothing else. */
+  /** Starts to record only nccl4j's events and the phases of training. */
   static FlightRecording start() {
     Recording recording = new Recording();
     recording.start();

@@ -13,7 +13,7 @@ import org.bytedeco.pytorch.Tensor;
 import org.bytedeco.pytorch.TensorVector;
 import org.bytedeco.pytorch.global.torch;
 
-/** Three linear layers with rectifiers in between, and the data that they are to fit. */
+/** Three linear layers with rectifiers in between. */
 final class Net {
   private static final int LAYERS = 3;
 
@@ -22,10 +22,10 @@ final class Net {
   private final Device device;
 
   /**
-   * Makes a model on the device of a communicator.
+   * Creates a model on the device of a communicator.
    *
-   * @param size how many values each layer takes and gives
-   * @param seed of the parameters; two models of one seed are the same
+   * @param size the number of inputs and outputs of each layer
+   * @param seed the seed of the parameters; models with the same seed are equal
    */
   Net(Communicator comm, int size, long seed) {
     this.size = size;
@@ -40,7 +40,7 @@ final class Net {
     }
   }
 
-  @SuppressWarnings("try") // The guard is there to be left.
+  @SuppressWarnings("try") // The guard is only opened and closed.
   private void fill(LinearImpl layer, SplittableRandom random) {
     try (NoGradGuard assigns = new NoGradGuard()) {
       layer.weight().copy_(uniform(random, size, size));
@@ -73,7 +73,7 @@ final class Net {
     return new TensorVector(parameters().values().toArray(Tensor[]::new));
   }
 
-  /** {@return the mean squared error over some rows of a step's batch: a graph for backward} */
+  /** {@return the mean squared error over the rows, with the graph for backward} */
   Tensor loss(Batch batch) {
     Tensor x = batch.inputs(size).to(device, torch.ScalarType.Float);
     Tensor target = batch.targets(size).to(device, torch.ScalarType.Float);

@@ -10,12 +10,12 @@ import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
 
 /**
- * What a rank is doing in a step, for the flight recorder: beside nccl4j's own events it shows
- * which collectives run while PyTorch computes.
+ * Flight recorder event of a phase of a training step. With nccl4j's own events it shows which
+ * collectives run while PyTorch computes.
  */
 @Name("io.nccl4j.examples.training.Phase")
 @Label("Training phase")
-@Description("What one rank does in a step")
+@Description("Phase of one rank in a training step")
 @Category({"nccl4j", "training"})
 @StackTrace(false)
 final class Phase extends Event {

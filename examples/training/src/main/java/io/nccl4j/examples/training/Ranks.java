@@ -26,28 +26,28 @@ import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /**
- * A command with one rank per process: it starts the processes itself, or a launcher has.
+ * A command with one rank per process, which starts the processes itself unless a launcher has.
  *
- * <p>A rank computes on as many threads as leave each rank of its host its share of processors.
+ * <p>Each rank computes with as many threads as its share of the host's processors.
  */
 abstract class Ranks implements Callable<Integer> {
   private static final int DEFAULT_PROCESSES = 2;
-  private static final Duration MEETING = Duration.ofMinutes(2);
+  private static final Duration TIMEOUT = Duration.ofMinutes(2);
   private static final Duration GRACE = Duration.ofSeconds(10);
-  private static final Duration LOOK = Duration.ofMillis(20);
+  private static final Duration POLL_INTERVAL = Duration.ofMillis(20);
 
   @Option(
       names = {"-h", "--help"},
       usageHelp = true,
-      description = "print this and end")
+      description = "print this help and exit")
   boolean help;
 
   @Option(
       names = "--procs",
       paramLabel = "N",
       description =
-          "start N processes of this command on this host, one rank each (default: 2, unless mpirun,"
-              + " torchrun --no-python or srun has started this one)")
+          "start N processes of this command on this host, one rank each (default: 2, unless"
+              + " started by mpirun, torchrun --no-python or srun)")
   Integer procs;
 
   @Option(
@@ -61,31 +61,29 @@ abstract class Ranks implements Callable<Integer> {
 
   @Spec CommandSpec spec;
 
-  /** The backends, as the command line names them. */
+  /** The backends, by their names on the command line. */
   enum BackendName {
     auto,
     nccl,
     reference
   }
 
-  /** Does what one rank does, and returns the exit status. */
+  /** Runs one rank, and returns the exit status. */
   abstract int run(Communicator comm);
 
-  /** Refuses values that cannot be, before any process is started. */
+  /** Rejects invalid option values before any process is started. */
   void check(int ranks) {
-    // Most commands do with any number of ranks.
+    // By default any number of ranks is allowed.
   }
 
-  /**
-   * Runs a command in the way that its arguments and the environment say, and ends this process.
-   */
+  /** Runs a command according to its arguments and the environment, and exits. */
   static void main(Ranks command, String... args) {
     CommandLine line = new CommandLine(OptionValue.spec(command));
     line.setExecutionExceptionHandler(
         (failure, of, parsed) -> {
           String message = failure.getMessage() == null ? failure.toString() : failure.getMessage();
           of.getErr().println(of.getCommandName() + ": " + message);
-          // Such as a launcher's variables that contradict each other.
+          // For example contradicting launcher variables.
           return failure instanceof IllegalArgumentException
               ? CommandLine.ExitCode.USAGE
               : Processes.FAILED;
@@ -97,20 +95,20 @@ abstract class Ranks implements Callable<Integer> {
   @Override
   public final Integer call() throws IOException {
     LaunchEnvironment launch = LaunchEnvironment.current();
-    boolean starts = !child && launch.launcher() == Launcher.NONE;
+    boolean startsProcesses = !child && launch.launcher() == Launcher.NONE;
     if (procs != null && (procs < 1 || procs > Processes.most())) {
-      throw refused(
+      throw badArgument(
           "--procs is %d; it must be from 1 to %d, %d for each processor"
               .formatted(procs, Processes.most(), Processes.PER_PROCESSOR));
     }
-    if (!starts && !child && procs != null) {
-      throw refused(
-          "--procs is %d, but this is rank %d of %d; leave it out, or start the command without a launcher"
+    if (!startsProcesses && !child && procs != null) {
+      throw badArgument(
+          "--procs is %d, but this is rank %d of %d; omit it, or start without a launcher"
               .formatted(procs, launch.rank(), launch.size()));
     }
-    int ranks = starts ? procs == null ? DEFAULT_PROCESSES : procs : launch.size();
+    int ranks = startsProcesses ? procs == null ? DEFAULT_PROCESSES : procs : launch.size();
     check(ranks);
-    return starts && ranks > 1 ? start(ranks) : join(launch);
+    return startsProcesses && ranks > 1 ? start(ranks) : join(launch);
   }
 
   private int start(int ranks) throws IOException {
@@ -126,25 +124,25 @@ abstract class Ranks implements Callable<Integer> {
       Processes.endWithParent();
     }
     loadTorch();
-    int here = launch.localSize().orElse(launch.size());
-    torch.set_num_threads(Math.max(1, Runtime.getRuntime().availableProcessors() / here));
+    int localSize = launch.localSize().orElse(launch.size());
+    torch.set_num_threads(Math.max(1, Runtime.getRuntime().availableProcessors() / localSize));
     try (Backend opened = open();
-        Rendezvous rendezvous = launch.rendezvous(MEETING);
+        Rendezvous rendezvous = launch.rendezvous(TIMEOUT);
         Communicator comm = rendezvous.newCommunicator(opened, CommunicatorConfig.defaults())) {
       return run(comm);
     }
   }
 
   /**
-   * Loads PyTorch, one process before the others. JavaCPP unpacks its libraries one by one and
-   * loads each, so that a process may load what needs a library that another is still writing.
+   * Loads PyTorch, first in one process only. JavaCPP unpacks and loads its libraries one by one,
+   * so a process might otherwise load a library whose dependency another process is still writing.
    */
   private static void loadTorch() throws IOException {
     Path lock = Loader.getCacheDir().toPath().resolve("nccl4j.lock");
     try (FileChannel channel =
         FileChannel.open(
             lock, StandardOpenOption.CREATE, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
-      // Closing the channel lets go of it.
+      // Closing the channel releases the lock.
       if (channel.tryLock() == null) {
         awaitOther(channel, lock);
       }
@@ -153,14 +151,14 @@ abstract class Ranks implements Callable<Integer> {
   }
 
   private static void awaitOther(FileChannel channel, Path lock) throws IOException {
-    long since = System.nanoTime();
+    long start = System.nanoTime();
     while (channel.tryLock(0, Long.MAX_VALUE, true) == null) {
-      if (System.nanoTime() - since > MEETING.toNanos()) {
+      if (System.nanoTime() - start > TIMEOUT.toNanos()) {
         throw new IOException(
-            "another process has kept %s for %d s and should have loaded PyTorch by now"
-                .formatted(lock, MEETING.toSeconds()));
+            "another process has held the lock %s for %d s without loading PyTorch"
+                .formatted(lock, TIMEOUT.toSeconds()));
       }
-      LockSupport.parkNanos(LOOK.toNanos());
+      LockSupport.parkNanos(POLL_INTERVAL.toNanos());
     }
   }
 
@@ -172,7 +170,7 @@ abstract class Ranks implements Callable<Integer> {
     };
   }
 
-  final ParameterException refused(String message) {
+  final ParameterException badArgument(String message) {
     return new ParameterException(spec.commandLine(), message);
   }
 }

@@ -1,5 +1,5 @@
 /**
- * A model whose gradients a {@code GradientReducer} averages over all ranks while PyTorch still
- * computes others.
+ * Data-parallel training with PyTorch: a {@code GradientReducer} averages gradients over all ranks
+ * while PyTorch still computes others.
  */
 package io.nccl4j.examples.training;

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The commands as processes, one rank each. */
+/** Runs the commands as processes, one rank each. */
 class CommandTest {
   @TempDir Path folder;
 
@@ -25,7 +25,7 @@ class CommandTest {
     return FinishedProgram.run(environment, command(main, args));
   }
 
-  /** Starts it as this process was. */
+  /** Returns the command to start a main class with the options of this process. */
   private static List<String> command(String main, String... args) {
     List<String> command =
         FinishedProgram.java(
@@ -38,26 +38,26 @@ class CommandTest {
   }
 
   @Test
-  void theGradientsOfTwoProcessesAreAveraged() throws Exception {
+  void gradientsOfTwoProcessesAreAveraged() throws Exception {
     FinishedProgram ended = run("DdpSimple", Map.of(), "--backend", "reference", "--procs", "2");
     assertEquals(0, ended.status(), ended.err());
     assertEquals(
         """
-        rank 0 of 2: its gradient was 0.0 and came back as 3.5
-        rank 1 of 2: its gradient was 7.0 and came back as 3.5
+        rank 0 of 2: local gradient 0.0, averaged 3.5
+        rank 1 of 2: local gradient 7.0, averaged 3.5
         """,
         ended.out());
   }
 
   @Test
-  void anAverageThatIsRoundedIsRightToo() throws Exception {
+  void roundedAverageIsAccepted() throws Exception {
     FinishedProgram ended = run("DdpSimple", Map.of(), "--backend", "reference", "--procs", "3");
     assertEquals(0, ended.status(), ended.err());
-    assertEquals(3, ended.out().lines().filter(line -> line.endsWith("as 7.0")).count());
+    assertEquals(3, ended.out().lines().filter(line -> line.endsWith("averaged 7.0")).count());
   }
 
   @Test
-  void processesTrainAndRecordWhatTheyDo() throws Exception {
+  void processesTrainAndWriteRecordings() throws Exception {
     String[] args = {"--backend", "reference", "--size", "16", "--batch", "8", "--steps", "3"};
     String[] two =
         Stream.concat(
@@ -98,38 +98,36 @@ class CommandTest {
         "--colour | Unknown option: '--colour'",
         "--rate -1 | --rate is -1.0; it must be positive",
         "--bucket much | --bucket: 'much' is not a size",
-        "--bucket 0 | --bucket: '0' is too small; a bucket has a byte"
+        "--bucket 0 | --bucket: '0' is too small; the minimum is 1 byte"
       })
-  void whatCannotBeIsRefusedBeforeAnythingStarts(String args, String message) throws Exception {
-    assertRefused(message, args.split(" ", -1));
+  void invalidOptionsAreRejectedBeforeAnythingStarts(String args, String message) throws Exception {
+    assertRejected(message, args.split(" ", -1));
   }
 
-  private void assertRefused(String message, String... args) throws Exception {
+  private void assertRejected(String message, String... args) throws Exception {
     FinishedProgram ended = run("DdpExample", Map.of(), args);
     assertEquals(2, ended.status());
     assertTrue(ended.err().startsWith("ddp-example: " + message), ended.err());
-    assertTrue(
-        ended.err().endsWith("; see scripts/ddp-example --help\n"), ended.err());
+    assertTrue(ended.err().endsWith("; see scripts/ddp-example --help\n"), ended.err());
     assertEquals(1, ended.err().lines().count(), ended.err());
     assertEquals("", ended.out());
   }
 
   @Test
-  void aFolderForTracesThatIsNotThereIsRefusedBeforeAnythingStarts() throws Exception {
+  void missingTraceFolderIsRejectedBeforeAnythingStarts() throws Exception {
     String absent = folder.resolve("absent").toString();
-    assertRefused(
-        "--trace is " + absent + "; it must be a folder that is there", "--trace", absent);
+    assertRejected("--trace is " + absent + "; it must be an existing folder", "--trace", absent);
   }
 
   @Test
-  void aTraceThatCannotBeWrittenIsRefusedBeforeAnythingStarts() throws Exception {
+  void unwritableTraceIsRejectedBeforeAnythingStarts() throws Exception {
     Path taken = Files.createDirectory(folder.resolve("rank1.jfr"));
-    assertRefused(
+    assertRejected(
         "--trace: '" + taken + "' cannot be written: it is a folder", "--trace", folder.toString());
   }
 
   @Test
-  void contradictingVariablesOfLaunchersAreToldInOneLine() throws Exception {
+  void contradictingLauncherVariablesAreReportedInOneLine() throws Exception {
     FinishedProgram ended =
         run("DdpSimple", Map.of("RANK", "0", "WORLD_SIZE", "2", "PMI_RANK", "1", "PMI_SIZE", "2"));
     assertEquals(2, ended.status());
@@ -140,7 +138,7 @@ class CommandTest {
   }
 
   @Test
-  void resultsThatCannotBeWrittenAreAFailure() throws Exception {
+  void unwritableOutputIsAFailure() throws Exception {
     Path full = Path.of("/dev/full");
     assumeTrue(Files.exists(full), "no /dev/full");
     FinishedProgram ended =
@@ -159,7 +157,7 @@ class CommandTest {
         run("DdpSimple", Map.of("NCCL4J_RANK", "0", "NCCL4J_WORLD_SIZE", "1"), "--procs", "2");
     assertEquals(2, ended.status());
     assertTrue(
-        ended.err().startsWith("ddp-simple: --procs is 2, but this is rank 0 of 1; leave it out"),
+        ended.err().startsWith("ddp-simple: --procs is 2, but this is rank 0 of 1; omit it"),
         ended.err());
   }
 }

@@ -7,16 +7,16 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.RankThreads;
 import java.util.List;
 
-/** Ranks of the reference, in threads of this process. */
+/** Runs ranks of the reference backend in threads of this process. */
 final class ReferenceRanks {
-  /** What a rank does. */
+  /** The program of a rank. */
   interface Body<T> {
     T run(Communicator comm) throws Exception;
   }
 
   private ReferenceRanks() {}
 
-  /** Returns what each rank has returned, in the order of the ranks. */
+  /** Returns the results in rank order. */
   static <T> List<T> run(int size, Body<T> body) {
     try (Backend backend = Backend.reference(size)) {
       UniqueId id = backend.newUniqueId();

@@ -16,22 +16,22 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The script in a clone that is built, as its user runs it first: no library is unpacked yet. */
+/** First run of the script in a built clone, before any library is unpacked. */
 class ScriptTest {
-  /** What the script looks at to see whether the build is older than its sources. */
+  /** The sources whose age the script compares with that of the build. */
   private static final List<String> SOURCES =
       List.of("pom.xml", "bindings", "src", "adapters", "parent", "tools", "examples");
 
   @TempDir Path clone;
 
   @BeforeEach
-  void makeAClone() throws IOException {
+  void createClone() throws IOException {
     Path built = Files.createDirectories(clone.resolve("target/run-training.built"));
     Files.createSymbolicLink(built.resolveSibling("run-training"), built.getFileName());
     for (String source : SOURCES) {
       Files.createSymbolicLink(clone.resolve(source), Checkout.ROOT.resolve(source));
     }
-    // A script looks for the rest beside itself, and not beside what it links to.
+    // Copied, since a script resolves links and searches beside the real file.
     for (String script :
         List.of("scripts/ddp-simple", "scripts/lib/java.sh", "scripts/lib/training.sh")) {
       Files.createDirectories(clone.resolve(script).getParent());
@@ -54,7 +54,7 @@ class ScriptTest {
     assertEquals(0, tool.run(System.out, System.err, arguments));
   }
 
-  /** JUnit warns of each. */
+  /** Removes the links, since JUnit warns about each. */
   @AfterEach
   void removeLinks() throws IOException {
     try (Stream<Path> files = Files.walk(clone)) {
@@ -83,10 +83,10 @@ class ScriptTest {
                 .directory(clone.toFile()));
     assertEquals(
         """
-        rank 0 of 4: its gradient was 0.0 and came back as 10.5
-        rank 1 of 4: its gradient was 7.0 and came back as 10.5
-        rank 2 of 4: its gradient was 14.0 and came back as 10.5
-        rank 3 of 4: its gradient was 21.0 and came back as 10.5
+        rank 0 of 4: local gradient 0.0, averaged 10.5
+        rank 1 of 4: local gradient 7.0, averaged 10.5
+        rank 2 of 4: local gradient 14.0, averaged 10.5
+        rank 3 of 4: local gradient 21.0, averaged 10.5
         """,
         ended.output());
     assertEquals(0, ended.status());

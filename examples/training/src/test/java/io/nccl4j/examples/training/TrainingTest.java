@@ -27,25 +27,25 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Training on ranks of the reference, each with its part of every batch. */
+/** Training on ranks of the reference backend, each with its part of every batch. */
 class TrainingTest {
   /** Twelve values a layer, gradients in several buckets. */
   private static final DdpExample.Settings SMALL = new DdpExample.Settings(12, 10, 16, 256, 0.1, 3);
 
   /**
-   * How far the losses may be apart, relatively: ten steps of 32-bit arithmetic (a rounding is
-   * 6e-8) that adds the rows' gradients in another order.
+   * Relative tolerance of the losses: ten steps of 32-bit arithmetic (rounding error 6e-8) that
+   * adds the rows' gradients in another order.
    */
   private static final double TOLERANCE = 1e-5;
 
-  /** What a rank has after training. */
+  /** The state of a rank after training. */
   private record Trained(List<Double> losses, List<Float> parameters) {}
 
   private static List<Trained> train(int ranks, DdpExample.Settings settings) throws Exception {
     return ReferenceRanks.run(
         ranks,
         comm -> {
-          // Every rank begins elsewhere.
+          // Every rank starts from different parameters.
           Net net = new Net(comm, settings.size(), settings.seed() + comm.rank());
           List<Double> losses = DdpExample.train(comm, net, settings, (step, loss, nanos) -> {});
           return new Trained(losses, floats(net));
@@ -64,19 +64,19 @@ class TrainingTest {
   }
 
   @Test
-  void theGradientsOfTwoRanksAreAveraged() throws Exception {
+  void gradientsOfTwoRanksAreAveraged() throws Exception {
     assertEquals(List.of(3.5f, 3.5f), ReferenceRanks.run(2, DdpSimple::averagedGradient));
   }
 
   @Test
-  void theGradientsOfFiveRanksAreAveraged() throws Exception {
+  void gradientsOfFiveRanksAreAveraged() throws Exception {
     assertEquals(
         List.of(14f, 14f, 14f, 14f, 14f), ReferenceRanks.run(5, DdpSimple::averagedGradient));
   }
 
   @ParameterizedTest
   @ValueSource(ints = {2, 4})
-  void ranksOnTheirShardsHaveTheLossesOfOneRankOnTheWholeBatch(int ranks) throws Exception {
+  void lossesDoNotDependOnTheNumberOfRanks(int ranks) throws Exception {
     List<Double> whole = train(1, SMALL).getFirst().losses();
     assertTrue(whole.getLast() < 0.9 * whole.getFirst(), () -> "nothing is learned: " + whole);
     for (Trained rank : train(ranks, SMALL)) {
@@ -88,14 +88,14 @@ class TrainingTest {
   }
 
   @Test
-  void allRanksEndWithTheVerySameParameters() throws Exception {
+  void allRanksEndWithTheSameParameters() throws Exception {
     List<Trained> ranks = train(3, new DdpExample.Settings(12, 4, 9, 256, 0.1, 3));
     assertEquals(ranks.get(0).parameters(), ranks.get(1).parameters());
     assertEquals(ranks.get(0).parameters(), ranks.get(2).parameters());
   }
 
   @Test
-  void theSizeOfTheBucketsChangesNothing() throws Exception {
+  void bucketSizeDoesNotChangeTheParameters() throws Exception {
     DdpExample.Settings one = new DdpExample.Settings(12, 4, 16, 1 << 20, 0.1, 3);
     DdpExample.Settings many = new DdpExample.Settings(12, 4, 16, 1, 0.1, 3);
     assertEquals(train(2, one).getFirst().parameters(), train(2, many).getFirst().parameters());
@@ -104,9 +104,9 @@ class TrainingTest {
   @Test
   void bucketsAreLaunchedWhileBackwardStillRuns(@TempDir Path folder) throws Exception {
     Path file = folder.resolve("ranks.jfr");
-    try (FlightRecording tape = FlightRecording.start()) {
+    try (FlightRecording recording = FlightRecording.start()) {
       train(2, new DdpExample.Settings(64, 3, 16, 1, 0.1, 3));
-      tape.write(file);
+      recording.write(file);
     }
     for (int step = 0; step < 3; step++) {
       List<RecordedEvent> launched = collectivesLaunchedIn(backward(file, 0, step), file);
@@ -138,7 +138,7 @@ class TrainingTest {
   }
 
   @Test
-  void aGradientThatCannotBeMarkedIsSaidAtTheEndOfBackward() throws Exception {
+  void failureToMarkAGradientIsThrownByFinish() throws Exception {
     ReferenceRanks.run(
         1,
         comm -> {
@@ -157,7 +157,7 @@ class TrainingTest {
   }
 
   @Test
-  void aModelThatIsNoLongerParallelIsLeftToItself() throws Exception {
+  void modelIsUsableAfterClose() throws Exception {
     ReferenceRanks.run(
         1,
         comm -> {
@@ -169,7 +169,7 @@ class TrainingTest {
             model.finish();
             assertEquals(2, w.grad().item_float());
           }
-          assertFalse(w.grad().defined(), "its memory is gone");
+          assertFalse(w.grad().defined(), "its memory is freed");
           w.mul(new Scalar(3f)).sum().backward();
           assertEquals(3, w.grad().item_float());
           return null;
@@ -177,7 +177,7 @@ class TrainingTest {
   }
 
   @Test
-  void allIsGivenBackEvenIfSomeOfItFails() throws Exception {
+  void closeReleasesEverythingEvenIfSomeOfItFails() throws Exception {
     ReferenceRanks.run(
         1,
         comm -> {
@@ -186,7 +186,7 @@ class TrainingTest {
           DataParallel model = new DataParallel(comm, Map.of("w", w), ReducerConfig.defaults());
           model.compute().close();
           assertThrows(IllegalStateException.class, model::close);
-          assertFalse(w.grad().defined(), "its memory is gone");
+          assertFalse(w.grad().defined(), "its memory is freed");
           String closed = assertThrows(IllegalStateException.class, model::finish).getMessage();
           assertTrue(closed.startsWith("reducer is closed: "), closed);
           model.close();
@@ -195,7 +195,7 @@ class TrainingTest {
   }
 
   @Test
-  void anAverageOfDdpSimpleMayBeRoundedAndNotWrong() {
+  void averageOfDdpSimpleMayBeRoundedButNotWrong() {
     assertTrue(DdpSimple.isMean(0, 1));
     assertTrue(DdpSimple.isMean(3.5f, 2));
     assertTrue(DdpSimple.isMean(Math.nextUp(7f), 3));
@@ -207,9 +207,9 @@ class TrainingTest {
     assertFalse(DdpSimple.isMean(Float.NaN, 2));
   }
 
-  /** A tensor whose gradient is not given back. */
+  /** A tensor whose gradient cannot be reset. */
   private static final class Stubborn extends Tensor {
-    private Error refusal;
+    private Error failure;
 
     Stubborn(float value) {
       super(Tensor.create(new float[] {value}, 1));
@@ -218,15 +218,15 @@ class TrainingTest {
 
     @Override
     public Tensor mutable_grad() {
-      if (refusal != null) {
-        throw refusal;
+      if (failure != null) {
+        throw failure;
       }
       return super.mutable_grad();
     }
   }
 
   @Test
-  void allElseIsGivenBackEvenIfSeveralFailInTheSameWay() throws Exception {
+  void closeReleasesTheRestIfSeveralThrowTheSameError() throws Exception {
     ReferenceRanks.run(
         1,
         comm -> {
@@ -234,9 +234,9 @@ class TrainingTest {
           parameters.put("v", new Stubborn(5));
           parameters.put("w", new Stubborn(7));
           DataParallel model = new DataParallel(comm, parameters, ReducerConfig.defaults());
-          Error refusal = new AssertionError("it stays");
-          parameters.values().forEach(tensor -> ((Stubborn) tensor).refusal = refusal);
-          assertSame(refusal, assertThrows(AssertionError.class, model::close));
+          Error failure = new AssertionError("cannot be reset");
+          parameters.values().forEach(tensor -> ((Stubborn) tensor).failure = failure);
+          assertSame(failure, assertThrows(AssertionError.class, model::close));
           String closed = assertThrows(IllegalStateException.class, model::finish).getMessage();
           assertTrue(closed.startsWith("reducer is closed: "), closed);
           assertFalse(model.compute().isOpen());
@@ -244,7 +244,7 @@ class TrainingTest {
         });
   }
 
-  /** A tensor whose gradient nobody can be told of. */
+  /** A tensor on which no hook can be installed. */
   private static final class Unhookable extends Tensor {
     Unhookable(Tensor tensor) {
       super(tensor);
@@ -257,7 +257,7 @@ class TrainingTest {
   }
 
   @Test
-  void aParameterThatCannotBeHookedLeavesAllToThemselves() throws Exception {
+  void constructorRestoresParametersIfAHookFails() throws Exception {
     ReferenceRanks.run(
         1,
         comm -> {
@@ -272,31 +272,31 @@ class TrainingTest {
                       () -> new DataParallel(comm, parameters, ReducerConfig.defaults()))
                   .getMessage());
           for (Tensor tensor : parameters.values()) {
-            assertFalse(tensor.grad().defined(), "its memory is gone");
+            assertFalse(tensor.grad().defined(), "its memory is freed");
           }
           return null;
         });
   }
 
   @Test
-  void aTensorThatCannotBeReducedIsRefusedByName() throws Exception {
+  void unsupportedTensorIsRejectedByName() throws Exception {
     ReferenceRanks.run(
         1,
         comm -> {
           Tensor w = Tensor.create(new float[6], 2, 3).t();
-          IllegalArgumentException refused =
+          IllegalArgumentException thrown =
               assertThrows(
                   IllegalArgumentException.class,
                   () -> new DataParallel(comm, Map.of("layer.w", w), ReducerConfig.defaults()));
           assertTrue(
-              refused.getMessage().startsWith("tensor layer.w has sizes [3, 2] and strides [1, 3]"),
-              refused::toString);
+              thrown.getMessage().startsWith("tensor layer.w has sizes [3, 2] and strides [1, 3]"),
+              thrown::toString);
           return null;
         });
   }
 
   @Test
-  void rowsAreTheSameHoweverTheBatchIsDivided() {
+  void rowsDoNotDependOnTheDivisionOfTheBatch() {
     float[] whole = new float[4 * 3];
     new FloatPointer(new Batch(2, 0, 4).targets(3).data_ptr()).get(whole);
     for (int first : IntStream.range(0, 4).toArray()) {

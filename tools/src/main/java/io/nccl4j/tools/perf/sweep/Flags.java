@@ -61,8 +61,7 @@ final class Flags {
       names = "--rounds",
       paramLabel = "N",
       defaultValue = "3",
-      description =
-          "rounds in which all choices are measured; the quickest time counts; default 3")
+      description = "rounds in which all choices are measured; the quickest time counts; default 3")
   @Within(least = 1, most = 1000)
   int rounds;
 

@@ -83,7 +83,8 @@ class PerfReportTest {
         List.of(file("a.svg"), file("a.html")),
         out.toString(StandardCharsets.UTF_8).lines().toList());
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
+        HeadlessBrowser.in(folder)
+            .open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
     String expected =
         """
         fits
@@ -108,7 +109,8 @@ class PerfReportTest {
     Path one = result("one.json", "nccl4j stand-in (no GPU)", 10, 3, 8);
     assertEquals(Commands.OK, run(one.toString(), "--label", "mine", "--html", file("a.html")));
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
+        HeadlessBrowser.in(folder)
+            .open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
     List<String> lines = visit.answer().lines().toList();
     assertEquals(
         "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's."

@@ -110,7 +110,8 @@ class SweepTest {
     assertTrue(csv.get(2).startsWith("1024,ring,ring,,ok,"), csv.get(2));
     assertTrue(Files.size(folder.resolve("a.png")) > 1000);
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
+        HeadlessBrowser.in(folder)
+            .open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
     String curves = "auto 3 | ring 3 | tree 3 | direct 3";
     assertEquals(
         new Visit(
@@ -153,7 +154,8 @@ class SweepTest {
             + " "
             + nvls.get("environment").get("NCCL_PROTO").text().orElseThrow());
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PAGE_SUMMARY);
+        HeadlessBrowser.in(folder)
+            .open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PAGE_SUMMARY);
     String curves = "auto 2 | Ring Simple 2 | Ring LL 2";
     String warning =
         "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's.";
