@@ -12,25 +12,39 @@ import java.util.function.Function;
 import java.util.function.Supplier;
 
 /**
- * An implementation of the collectives: NCCL on NVIDIA GPUs, or the pure-Java reference. It makes
- * communicators, streams, events and buffers, which belong to their callers. All ranks of a
- * communicator use the same backend, each in its own process or thread.
+ * An implementation of the collectives: NCCL on NVIDIA GPUs, or the pure-Java reference.
+ *
+ * {@snippet :
+ * try (Backend backend = Backend.auto()) {
+ *   backend.runRanks(2, comm -> {
+ *     try (Stream stream = comm.newStream();
+ *         Buffer buffer = comm.newBuffer(DataType.FLOAT32, 1024)) {
+ *       buffer.fill((byte) 0, stream);
+ *       comm.allReduce(buffer, buffer, ReduceOp.SUM, stream);
+ *       stream.synchronize();
+ *     }
+ *   });
+ * }
+ * }
+ *
+ * <p>A backend creates communicators, streams, events and buffers; the caller owns and closes them.
+ * All ranks of a communicator use the same kind of backend, each in its own process or thread.
  *
  * <p>Any thread may use a backend.
  */
 public final class Backend implements AutoCloseable {
   /**
-   * What one rank does with its communicator, as {@link #runRanks} runs it.
+   * The code of one rank, run by {@link #runRanks}.
    *
-   * @param <X> the checked exception that it may throw; {@link RuntimeException} if there is none
+   * @param <X> the checked exception that it may throw, or {@link RuntimeException} for none
    */
   @FunctionalInterface
   public interface RankBody<X extends Exception> {
     /**
-     * Runs one rank, in a thread of its own.
+     * Runs one rank, in its own thread.
      *
-     * @param communicator this rank's communicator, which is closed when this method returns
-     * @throws X if the rank fails, which ends the other ranks too
+     * @param communicator this rank's communicator; it is closed when this method returns
+     * @throws X if the rank fails; the other ranks are then ended too
      */
     void run(Communicator communicator) throws X;
   }
@@ -48,28 +62,28 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * {@return the NCCL backend if this process can use it, else the reference with one device per
-   * processor, at least two} {@link #fallbackReason} of the returned backend says why it is the
-   * reference; the reason is also logged.
+   * {@return the NCCL backend if this process can use it, otherwise the reference backend with one
+   * device per processor, at least two} The reason for using the reference backend is available
+   * from {@link #fallbackReason} and is logged.
    *
-   * <p>Each process decides for itself. Where the machines of a job differ, open {@link #nccl} or
+   * <p>Each process decides independently. If the machines of a job differ, open {@link #nccl} or
    * {@link #reference} instead: all ranks of a communicator need the same backend.
    *
    * @throws LibraryNotFoundException if a system property or environment variable names a library
-   *     that cannot be loaded: a program that asks for one library must not run without it
-   * @throws IllegalCallerException if a GPU driver is installed or a native library was named, but
-   *     nccl4j has no native access
+   *     that cannot be loaded; there is no fallback then
+   * @throws IllegalCallerException if nccl4j has no native access, although a GPU driver is
+   *     installed or a native library was named
    */
   public static Backend auto() {
     return auto(() -> reference(Math.max(2, Runtime.getRuntime().availableProcessors())));
   }
 
   /**
-   * {@return the NCCL backend if this process can use it, else a backend that the caller opens}
-   * Otherwise like {@link #auto()}.
+   * {@return the NCCL backend if this process can use it, otherwise the backend that the supplier
+   * opens} See {@link #auto()}.
    *
-   * @param reference opens the other backend, such as a reference backend with options; called only
-   *     if NCCL cannot be used. What it throws is not wrapped
+   * @param reference opens the fallback backend, such as a reference backend with options; called
+   *     only if NCCL cannot be used. Exceptions that it throws are not wrapped
    * @throws LibraryNotFoundException as {@link #auto()} does
    * @throws IllegalCallerException as {@link #auto()} does
    */
@@ -87,8 +101,8 @@ public final class Backend implements AutoCloseable {
    * {@return the NCCL backend}
    *
    * @throws LibraryNotFoundException if {@code libnccl} 2.18 or later or {@code libcudart} 12 or
-   *     later cannot be loaded. The message names everything that is missing: either library, the
-   *     driver, a device
+   *     later cannot be loaded. The message names everything that is missing: libraries, driver,
+   *     device
    * @throws CudaException if both libraries were loaded, but there is no driver or no usable device
    * @throws IllegalCallerException if nccl4j has no native access
    */
@@ -99,17 +113,17 @@ public final class Backend implements AutoCloseable {
   /**
    * {@return a reference backend in this process}
    *
-   * @param devices how many devices it shows; 1 or more. A communicator may have more ranks than
-   *     that, which then share them
-   * @throws IllegalArgumentException if there is to be no device
+   * @param devices the number of devices; 1 or more. The ranks of a communicator may outnumber the
+   *     devices and then share them
+   * @throws IllegalArgumentException if {@code devices} is less than 1
    */
   public static Backend reference(int devices) {
     return Backends.reference(devices);
   }
 
   /**
-   * {@return why {@link #auto()} chose the reference, or nothing if this backend is NCCL or was not
-   * opened by {@code auto}} The text is meant for people and may have several lines.
+   * {@return the reason why {@link #auto()} chose the reference backend; empty if this backend is
+   * NCCL or was not opened by {@code auto}} The text is for humans and may have several lines.
    */
   public Optional<String> fallbackReason() {
     return Optional.ofNullable(fallbackReason);
@@ -120,7 +134,7 @@ public final class Backend implements AutoCloseable {
     return driver.name();
   }
 
-  /** {@return what the backend's devices are} */
+  /** {@return the type of the backend's devices} */
   public DeviceType deviceType() {
     return driver.deviceType();
   }
@@ -134,22 +148,21 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * {@return whether this backend can do something, on all its devices and with the libraries that
-   * it has found} Nothing is tried, and nothing native is called.
+   * {@return whether this backend supports a feature on all its devices, with the libraries that it
+   * has loaded} Makes no native call.
    *
-   * @param feature what it is to do
+   * @param feature the feature
    */
   public boolean supports(Feature feature) {
     return driver.supports(Objects.requireNonNull(feature, "feature"));
   }
 
   /**
-   * {@return a new id for one communicator} One rank calls this; all ranks need its result, and
-   * this backend: an id of the reference is refused by NCCL and the reverse. C: {@code
-   * ncclGetUniqueId}.
+   * {@return a new id for one communicator} One rank calls this method and shares the id with all
+   * ranks. The backends reject each other's ids. C: {@code ncclGetUniqueId}.
    *
    * @throws IllegalStateException if the backend is closed
-   * @throws NcclException if the library failed
+   * @throws NcclException if the library reports an error
    */
   public UniqueId newUniqueId() {
     checkOpen();
@@ -157,17 +170,18 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * Closes an id that will not be used, such as one whose exchange has failed. On the reference the
-   * process then no longer listens for the id's ranks; those that wait for others get an {@link
-   * NcclRemoteException}. NCCL cannot close an id: what listens for its ranks stays until they have
-   * come or the process ends, so nothing happens.
+   * Closes an id that will not be used, for example because its exchange failed. On the reference
+   * backend, the process stops listening for the id's ranks, and ranks that wait for others get an
+   * {@link NcclRemoteException}. NCCL cannot close an id: its listener stays until all ranks have
+   * joined or the process exits, so this method has no effect.
    *
-   * <p>An id whose communicator has been made or has failed is closed already. It may be closed
-   * again, from any thread, and when the backend is closed.
+   * <p>An id is closed automatically once its communicator has been created or has failed.
+   * Idempotent; may be called from any thread, and after the backend is closed.
    *
-   * @param id what {@link #newUniqueId} returned in this process
-   * @throws IllegalArgumentException if the other backend or, on the reference, another process
-   *     made the id, or it is the id of a grow, which ends with its communicator
+   * @param id an id that {@link #newUniqueId} returned in this process
+   * @throws IllegalArgumentException if the other backend or, on the reference backend, another
+   *     process created the id, or if it is an id of {@link Communicator#newGrowId}, which ends
+   *     with its communicator
    */
   public void closeUniqueId(UniqueId id) {
     checkMaker(Objects.requireNonNull(id, "id"));
@@ -175,24 +189,24 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * Makes one rank's end of a communicator. It returns when all ranks have joined, within the
+   * Creates a communicator for one rank. It returns when all ranks have joined, within the
    * configured timeout; called in a {@link Group}, it returns at once and the communicator is
-   * usable when the group has ended. C: {@code ncclCommInitRankConfig}, which does what the older
+   * usable once the group has ended. C: {@code ncclCommInitRankConfig}, which does what the older
    * {@code ncclCommInitRank} does.
    *
    * @param id the id that all ranks share
    * @param worldSize the number of ranks; 1 or more
    * @param rank this rank, from 0 to {@code worldSize - 1}
    * @param config timeouts, device and name
-   * @return the communicator, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range, or the other backend made
+   * @return the communicator; the caller closes it
+   * @throws IllegalArgumentException if an argument is out of range, or the other backend created
    *     the id
-   * @throws NcclTimeoutException if not all ranks joined in time
-   * @throws NcclException if the library failed
+   * @throws NcclTimeoutException if not all ranks joined within the timeout
+   * @throws NcclException if the library reports an error
    * @throws IllegalStateException if the backend is closed, this thread's group holds operations,
    *     or this thread is capturing a graph
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
-   *     it stays
+   * @throws java.util.concurrent.CancellationException if the waiting thread is interrupted; its
+   *     interrupt status stays set
    */
   public Communicator newCommunicator(
       UniqueId id, int worldSize, int rank, CommunicatorConfig config) {
@@ -203,19 +217,19 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * Makes one rank's end of a communicator with the default configuration, as {@link
+   * Creates a communicator for one rank with the default configuration, as {@link
    * #newCommunicator(UniqueId, int, int, CommunicatorConfig)} does.
    *
    * @param id the id that all ranks share
    * @param worldSize the number of ranks; 1 or more
    * @param rank this rank, from 0 to {@code worldSize - 1}
-   * @return the communicator, for the caller to close
+   * @return the communicator; the caller closes it
    */
   public Communicator newCommunicator(UniqueId id, int worldSize, int rank) {
     return newCommunicator(id, worldSize, rank, CommunicatorConfig.defaults());
   }
 
-  /** Makes one rank's end of a communicator, after all checks. */
+  /** Validates the arguments and creates an unconnected communicator. */
   Communicator unconnected(
       List<UniqueId> ids,
       int worldSize,
@@ -228,7 +242,7 @@ public final class Backend implements AutoCloseable {
         this, config, device, rank, worldSize, CommunicatorLineage.init(ids), maker);
   }
 
-  /** Makes a new rank's end of a communicator that grows, after all checks. */
+  /** Validates the arguments and creates the unconnected communicator of a rank that joins. */
   Communicator unconnectedJoining(
       UniqueId growId,
       int newSize,
@@ -242,7 +256,7 @@ public final class Backend implements AutoCloseable {
         this, config, device, rank, newSize, CommunicatorLineage.join(growId), maker);
   }
 
-  /** Checks what a communicator is to be made of; returns the device that the rank uses. */
+  /** Validates the arguments of a new communicator; returns the device that the rank uses. */
   private int deviceOf(int worldSize, int rank, CommunicatorConfig config) {
     checkMakes("making a communicator");
     Objects.requireNonNull(config, "config");
@@ -254,8 +268,8 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * Throws unless this rank's backend is the one that made an id. NCCL would take an id of the
-   * reference for an address and fail with an error that says nothing of it.
+   * Throws unless this backend created the id. NCCL would interpret an id of the reference backend
+   * as an address and fail with a misleading error.
    */
   private void checkMaker(UniqueId id) {
     Optional<String> referenceProcess = Backends.referenceMakerOf(id);
@@ -282,25 +296,25 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * Makes a new rank's end of a communicator that grows; the ranks that it has call {@link
+   * Joins a communicator that grows, as a new rank; the existing ranks call {@link
    * Communicator#grow(int, UniqueId, CommunicatorConfig)}. It returns when all ranks have joined,
    * within the configured timeout; called in a {@link Group}, it returns at once and the
-   * communicator is usable when the group has ended. C: {@code ncclCommGrow} without a
+   * communicator is usable once the group has ended. C: {@code ncclCommGrow} without a
    * communicator, from NCCL 2.29.2 on.
    *
    * @param growId the id that {@link Communicator#newGrowId} returned on a rank of the communicator
-   * @param newSize the number of ranks, old and new
-   * @param rank this rank, from the old number of ranks to {@code newSize - 1}
+   * @param newSize the number of ranks, existing and new
+   * @param rank this rank, from the existing number of ranks to {@code newSize - 1}
    * @param config timeouts, device and name
-   * @return the communicator, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range, or the other backend made
+   * @return the communicator; the caller closes it
+   * @throws IllegalArgumentException if an argument is out of range, or the other backend created
    *     the id
-   * @throws NcclTimeoutException if not all ranks joined in time
-   * @throws NcclException if the library failed
+   * @throws NcclTimeoutException if not all ranks joined within the timeout
+   * @throws NcclException if the library reports an error
    * @throws UnsupportedNcclVersionException if the library is too old
    * @throws IllegalStateException if the backend is closed, or this thread's group holds operations
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
-   *     it stays
+   * @throws java.util.concurrent.CancellationException if the waiting thread is interrupted; its
+   *     interrupt status stays set
    */
   public Communicator join(UniqueId growId, int newSize, int rank, CommunicatorConfig config) {
     return unconnectedJoining(growId, newSize, rank, config, made -> driver.join(growId, made))
@@ -308,45 +322,46 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * Makes a new rank's end of a communicator that grows with the default configuration, as {@link
-   * #join(UniqueId, int, int, CommunicatorConfig)} does.
+   * Joins a communicator that grows with the default configuration, as {@link #join(UniqueId, int,
+   * int, CommunicatorConfig)} does.
    *
    * @param growId the id that {@link Communicator#newGrowId} returned on a rank of the communicator
-   * @param newSize the number of ranks, old and new
-   * @param rank this rank, from the old number of ranks to {@code newSize - 1}
-   * @return the communicator, for the caller to close
+   * @param newSize the number of ranks, existing and new
+   * @param rank this rank, from the existing number of ranks to {@code newSize - 1}
+   * @return the communicator; the caller closes it
    */
   public Communicator join(UniqueId growId, int newSize, int rank) {
     return join(growId, newSize, rank, CommunicatorConfig.defaults());
   }
 
   /**
-   * Makes a communicator whose ranks are all in this process with the default configuration, as
+   * Creates a communicator whose ranks are all in this process with the default configuration, as
    * {@link #newCommunicators(int[], CommunicatorConfig)} does.
    *
    * @param devices the device of each rank; at least one
-   * @return the ranks' ends, for the caller to close
+   * @return the communicator of each rank, in rank order; the caller closes them
    */
   public CommunicatorList newCommunicators(int... devices) {
     return newCommunicators(devices, CommunicatorConfig.defaults());
   }
 
   /**
-   * Makes a communicator whose ranks are all in this process, one per device listed, rank 0 first.
-   * The ranks are made together, each in a thread of its own. C: as {@code ncclCommInitAll}, by
-   * {@code ncclCommInitRankConfig}.
+   * Creates a communicator whose ranks are all in this process, one per listed device, in the order
+   * of the list. The ranks connect concurrently, each in its own thread. C: as {@code
+   * ncclCommInitAll}, by {@code ncclCommInitRankConfig}.
    *
    * <p>A thread that drives several of these ranks calls their operations in one {@link Group#run}:
-   * outside a group the first call may not return until the other ranks have called. The same
-   * collective of two ranks, called by one thread outside a group, is refused with an {@link
-   * IllegalStateException}; a thread for each rank needs no group.
+   * outside a group the first call may not return until the other ranks have called. If one thread
+   * calls the same collective outside a group for two ranks, the second call throws an {@link
+   * IllegalStateException}. With a thread for each rank, no group is needed.
    *
    * @param devices the device of each rank; at least one
    * @param config timeout, name and whether blocking; its device is not used
-   * @return the ranks' ends, for the caller to close
-   * @throws IllegalArgumentException if there is no device, or none of such a number
+   * @return the communicator of each rank, in rank order; the caller closes them
+   * @throws IllegalArgumentException if {@code devices} is empty or contains an index that does not
+   *     exist
    * @throws IllegalStateException if called in a group, or if the backend is closed
-   * @throws NcclException if the library failed, or the time has passed
+   * @throws NcclException if the library reports an error, or the timeout expires
    */
   public CommunicatorList newCommunicators(int[] devices, CommunicatorConfig config) {
     checkOpen();
@@ -356,7 +371,8 @@ public final class Backend implements AutoCloseable {
       throw new IllegalArgumentException("devices is empty; there must be one for each rank");
     }
     if (Group.current() != null) {
-      throw new IllegalStateException("newCommunicators makes a group and cannot be called in one");
+      throw new IllegalStateException(
+          "newCommunicators opens its own group and cannot be called in a group");
     }
     for (int device : devices) {
       checkDevice(device);
@@ -373,8 +389,8 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * Runs the ranks of a communicator in this process, each in a platform thread of its own, with
-   * the default configuration. See {@link #runRanks(int, RankBody, CommunicatorConfig)}.
+   * Runs the ranks of a communicator in this process, each in its own platform thread, with the
+   * default configuration. See {@link #runRanks(int, RankBody, CommunicatorConfig)}.
    *
    * @param ranks the number of ranks; 1 or more
    * @param body runs one rank
@@ -386,25 +402,25 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * Runs the ranks of a communicator in this process, each in a platform thread of its own, and
-   * returns when all have ended. Rank r uses device r modulo the number of {@link #devices()}.
+   * Runs the ranks of a communicator in this process, each in its own platform thread, and returns
+   * when all have ended. Rank r uses device r modulo the number of {@link #devices()}.
    *
-   * <p>When a rank throws, its failure is the first one: the communicators of all ranks are aborted
-   * and the other threads are interrupted, so that ranks that wait for each other end too. A wait
-   * of the body that an interrupt does not end delays this method for the timeout of {@code config}
-   * at most; the thread is then left running.
+   * <p>When a rank throws, the communicators of all ranks are aborted and the other threads are
+   * interrupted, so that ranks that wait for each other end too. If a thread does not respond to
+   * the interrupt, this method waits for it until the timeout of {@code config} expires and then
+   * leaves it running.
    *
    * @param ranks the number of ranks; 1 or more
-   * @param body runs one rank; called once for each rank, at the same time
+   * @param body runs one rank; called once for each rank, concurrently
    * @param config timeout, name and whether blocking; its device is not used
    * @param <X> the checked exception that {@code body} throws
-   * @throws X the first failure of a rank, with those of the other ranks suppressed in it; what
-   *     {@link #newCommunicator} throws is such a failure
+   * @throws X the first failure of a rank, with those of the other ranks suppressed in it; includes
+   *     the exceptions of {@link #newCommunicator}
    * @throws IllegalArgumentException if {@code ranks} is less than 1
    * @throws IllegalStateException if the backend is closed, or this thread has a group open or is
    *     capturing a graph
    * @throws java.util.concurrent.CancellationException if this thread is interrupted while it
-   *     waits, which ends the ranks; it stays interrupted
+   *     waits; the ranks are then ended, and the interrupt status stays set
    */
   public <X extends Exception> void runRanks(int ranks, RankBody<X> body, CommunicatorConfig config)
       throws X {
@@ -448,13 +464,13 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * {@return a new stream on a device, for the caller to close} C: {@code
-   * cudaStreamCreateWithFlags}, non-blocking.
+   * {@return a new stream on a device; the caller closes it} C: {@code cudaStreamCreateWithFlags},
+   * non-blocking.
    *
    * @param device the index of the device, from 0
    * @throws IllegalArgumentException if there is no such device
    * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
-   * @throws CudaException if the runtime refuses
+   * @throws CudaException if the CUDA runtime reports an error
    */
   public Stream newStream(int device) {
     checkMakes("making a stream");
@@ -463,12 +479,12 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * {@return a new event of a device, for the caller to close} C: {@code cudaEventCreateWithFlags}.
+   * {@return a new event of a device; the caller closes it} C: {@code cudaEventCreateWithFlags}.
    *
    * @param device the index of the device, from 0
    * @throws IllegalArgumentException if there is no such device
    * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
-   * @throws CudaException if the runtime refuses
+   * @throws CudaException if the CUDA runtime reports an error
    */
   public Event newEvent(int device) {
     checkMakes("making an event");
@@ -477,17 +493,16 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * Allocates device memory, for the caller to close. Its contents are undefined. C: {@code
-   * cudaMalloc}.
+   * Allocates device memory. Its contents are undefined. C: {@code cudaMalloc}.
    *
-   * @param device the index of the device whose memory it is, from 0
+   * @param device the index of the device, from 0
    * @param type the type of the elements
-   * @param count how many elements; 0 or more
-   * @return the buffer, which owns its memory
-   * @throws IllegalArgumentException if device or count is out of its range
+   * @param count the number of elements; 0 or more
+   * @return the buffer, which owns its memory; the caller closes it
+   * @throws IllegalArgumentException if device or count is out of range
    * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws CudaException if there is not enough memory on the device
-   * @throws OutOfMemoryError if there is not enough memory on the host, for the reference
+   * @throws OutOfMemoryError if there is not enough memory on the host, with the reference backend
    */
   public Buffer newBuffer(int device, DataType type, long count) {
     checkMakes("allocating");
@@ -499,14 +514,15 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * Allocates host memory that copies to and from devices quickly and that the host can address
-   * with {@link Buffer#segment}, for the caller to close; on the reference, host memory like any
-   * other, for all its devices. Its contents are undefined. C: {@code cudaHostAlloc}.
+   * Allocates page-locked host memory, which allows fast copies to and from devices and is
+   * accessible through {@link Buffer#segment}. On the reference backend this is ordinary host
+   * memory. All devices of the backend can use it. Its contents are undefined. C: {@code
+   * cudaHostAlloc}.
    *
    * @param type the type of the elements
-   * @param count how many elements; 0 or more
-   * @return the buffer, of {@link Buffer#ANY_DEVICE}, which owns its memory
-   * @throws IllegalArgumentException if count is out of its range
+   * @param count the number of elements; 0 or more
+   * @return the buffer, of {@link Buffer#ANY_DEVICE}, which owns its memory; the caller closes it
+   * @throws IllegalArgumentException if the count is out of range
    * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws CudaException if there is not enough memory
    */
@@ -520,9 +536,9 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * Closes the backend: it makes nothing more, also not for its communicators ({@link
-   * Communicator#newStream} and the like). The objects that it has made stay usable until they are
-   * closed. Idempotent.
+   * Closes the backend: it creates no further objects, including those that its communicators
+   * create ({@link Communicator#newStream} and similar). Existing objects stay usable until they
+   * are closed. Idempotent.
    */
   @Override
   public void close() {
@@ -534,12 +550,15 @@ public final class Backend implements AutoCloseable {
     ThreadScope.checkNotCapturing(call);
   }
 
-  /** {@return nccl4j's own version, or {@code unpackaged} where its classes come from no jar} */
+  /**
+   * {@return the version of nccl4j, or {@code unpackaged} if its classes were not loaded from a
+   * jar}
+   */
   public static String libraryVersion() {
     return LibraryVersion.current();
   }
 
-  /** Throws unless there is such a device. */
+  /** Throws unless the device exists. */
   void checkDevice(int device) {
     Arguments.inRange(device, "device", 0, devices().size() - 1);
   }

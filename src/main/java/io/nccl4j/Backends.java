@@ -5,7 +5,7 @@ import io.nccl4j.reference.ReferenceBackend;
 import java.util.Optional;
 import java.util.function.Function;
 
-/** The one class of this package that knows which backends there are. */
+/** Opens the backends; the only class of this package that depends on them. */
 final class Backends {
   private Backends() {}
 
@@ -21,7 +21,7 @@ final class Backends {
     return ReferenceBackend.open(devices);
   }
 
-  /** Returns the process whose reference backend made an id, or nothing if NCCL made it. */
+  /** Returns the process whose reference backend created an id, or empty if NCCL created it. */
   static Optional<String> referenceMakerOf(UniqueId id) {
     return ReferenceBackend.makerOf(id);
   }

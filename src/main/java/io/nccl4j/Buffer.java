@@ -8,27 +8,36 @@ import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 
 /**
- * A run of elements of one {@link DataType} that collectives read and write, outside the Java heap.
+ * A contiguous sequence of elements of one {@link DataType} outside the Java heap, which
+ * collectives read and write.
  *
- * <p>A buffer either owns its memory (from {@link Communicator#newBuffer}, {@link
- * Backend#newBuffer} and {@link Backend#newPinnedBuffer}), which {@link #close} gives back, or
- * stands for somebody else's ({@link #ofDeviceAddress(long, DataType, long, int)}, {@link
- * #ofHostSegment(MemorySegment, DataType, long)}, {@link #ofDirectBuffer}; a {@link #slice} for the
- * buffer's that it was taken from), whose owner must keep it alive until every stream has passed
- * the last operation that uses it. The same holds for an owner's own {@code close}: synchronize
- * first.
+ * {@snippet :
+ * try (Buffer buffer = comm.newBuffer(DataType.FLOAT32, 4)) {
+ *   buffer.copyFromAsync(new float[] {1, 2, 3, 4}, stream);
+ *   comm.allReduce(buffer, buffer, ReduceOp.SUM, stream);
+ *   float[] sums = new float[4];
+ *   buffer.copyTo(sums, stream); // waits for the result
+ * }
+ * }
  *
- * <p>Any thread may use a buffer; operations on its contents are ordered by their streams and by
- * nothing else. None may close it while another is in a call with it.
+ * <p>A buffer from {@link Communicator#newBuffer}, {@link Backend#newBuffer} or {@link
+ * Backend#newPinnedBuffer} owns its memory, which {@link #close} frees. A buffer from {@link
+ * #ofDeviceAddress(long, DataType, long, int)}, {@link #ofHostSegment(MemorySegment, DataType,
+ * long)} or {@link #ofDirectBuffer} wraps memory of another owner, and a {@link #slice} is a view
+ * of its buffer. The memory must stay valid until every stream has completed the last operation
+ * that uses it; so synchronize before you close a buffer that owns its memory.
+ *
+ * <p>Any thread may use a buffer. Operations on its contents are ordered only by their streams. A
+ * buffer must not be closed while another thread is in a call that uses it.
  */
 public final class Buffer implements AutoCloseable {
-  /** The {@link #device} of host memory that every device of its backend can use. */
+  /** The {@link #device} value of host memory that every device of its backend can use. */
   public static final int ANY_DEVICE = -1;
 
-  // Never started: any thread but the one that a confined arena belongs to.
+  // Never started; stands for any thread that is not the owner of a confined arena.
   private static final Thread ANY_THREAD = Thread.ofPlatform().unstarted(() -> {});
 
-  /** Where a buffer's memory lies, and so who can use it. */
+  /** The kind of memory of a buffer, which determines the devices that can use it. */
   public enum MemoryType {
     /** Memory of a CUDA device; the host cannot address it. */
     DEVICE(DeviceType.CUDA),
@@ -39,19 +48,19 @@ public final class Buffer implements AutoCloseable {
 
     private final DeviceType deviceType;
 
-    MemoryType(DeviceType platform) {
-      this.deviceType = platform;
+    MemoryType(DeviceType deviceType) {
+      this.deviceType = deviceType;
     }
 
-    /** {@return the platform whose devices can address this memory} */
+    /** {@return the type of the devices that can address this memory} */
     public DeviceType deviceType() {
       return deviceType;
     }
   }
 
   /**
-   * Keeps a buffer's owner from being closed, for as long as somebody uses the memory in ways that
-   * no stream knows of. Any thread may let go; doing so again does nothing.
+   * Prevents a buffer from being closed while its memory is used outside of stream operations, for
+   * example by a registration. {@link #close} may be called from any thread and is idempotent.
    */
   public static final class Retention implements AutoCloseable {
     private final MemoryOwner owner;
@@ -66,7 +75,7 @@ public final class Buffer implements AutoCloseable {
       return holder;
     }
 
-    /** Lets go of the memory. */
+    /** Releases the memory, so that the buffer can be closed. */
     @Override
     public void close() {
       owner.remove(this);
@@ -76,7 +85,7 @@ public final class Buffer implements AutoCloseable {
   private final MemoryOwner owner;
   private final boolean view;
   private final MemoryType memoryType;
-  // What the host can read and write; for device memory no more than the address.
+  // The memory as the host accesses it; for device memory only the address.
   private final MemorySegment segment;
   private final BufferMemory memory;
   private final int device;
@@ -84,51 +93,51 @@ public final class Buffer implements AutoCloseable {
   private Buffer(
       MemoryOwner owner,
       boolean view,
-      MemoryType space,
+      MemoryType memoryType,
       MemorySegment segment,
       DataType type,
       long count,
       int device) {
     this.owner = owner;
     this.view = view;
-    this.memoryType = space;
+    this.memoryType = memoryType;
     this.segment = segment;
     MemorySegment pointer =
-        space == MemoryType.HOST ? segment : MemorySegment.ofAddress(segment.address());
+        memoryType == MemoryType.HOST ? segment : MemorySegment.ofAddress(segment.address());
     this.memory = new BufferMemory(pointer, type, count);
     this.device = device;
   }
 
   /**
-   * Makes a buffer of CUDA device memory that somebody else owns, such as a framework's tensor.
-   * Closing it frees nothing, but ends its use, as it does for its slices. Nothing native is
-   * called: that the memory exists is the caller's word.
+   * Wraps CUDA device memory of another owner, such as a tensor of a framework. Closing the buffer
+   * does not free the memory, but ends the use of the buffer and its slices. Makes no native call
+   * and does not check that the memory exists.
    *
-   * @param address the device address of the first element, as {@code cudaMalloc} gives it; a
+   * @param address the device address of the first element, as {@code cudaMalloc} returns it; a
    *     multiple of the element size
    * @param type the type of the elements
-   * @param count how many elements there are; 0 or more
+   * @param count the number of elements; 0 or more
    * @param device the CUDA device that the memory belongs to, as numbered in this process
    * @return the buffer
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofDeviceAddress(long address, DataType type, long count, int device) {
     return ofDeviceAddress(address, type, count, device, () -> {});
   }
 
   /**
-   * Makes a buffer of CUDA device memory whose owner is to be told when it is closed.
+   * Wraps CUDA device memory of another owner, with an action that releases it.
    *
-   * @param address the device address of the first element, as {@code cudaMalloc} gives it; a
+   * @param address the device address of the first element, as {@code cudaMalloc} returns it; a
    *     multiple of the element size
    * @param type the type of the elements
-   * @param count how many elements there are; 0 or more
+   * @param count the number of elements; 0 or more
    * @param device the CUDA device that the memory belongs to, as numbered in this process
-   * @param release runs once, when the buffer was closed and no stream uses it any more: in the
-   *     thread that closes it, which gets what it throws, or in the one that finds the last of its
-   *     streams past it, where that is logged
-   * @return the buffer, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @param release runs once, when the buffer has been closed and no stream uses it any more. It
+   *     runs in the thread that closes the buffer, which then throws its exceptions, or in a thread
+   *     that later finds that the last stream has completed its work, which logs them
+   * @return the buffer; the caller closes it
+   * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofDeviceAddress(
       long address, DataType type, long count, int device, Runnable release) {
@@ -137,18 +146,17 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * Makes a buffer of page-locked host memory, which a CUDA device can address under the same
-   * address.
+   * Wraps page-locked host memory, which CUDA devices access at the same address.
    *
-   * @param memory native memory that is page-locked, of the global scope, at least {@code count}
-   *     elements long; the first one's address is a multiple of the element size
+   * @param memory page-locked native memory of the global scope, at least {@code count} elements
+   *     long; its address is a multiple of the element size
    * @param type the type of the elements
-   * @param count how many elements there are; 0 or more
-   * @param release runs once, when the buffer was closed and no stream uses it any more: in the
-   *     thread that closes it, which gets what it throws, or in the one that finds the last of its
-   *     streams past it, where that is logged
-   * @return the buffer, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @param count the number of elements; 0 or more
+   * @param release runs once, when the buffer has been closed and no stream uses it any more. It
+   *     runs in the thread that closes the buffer, which then throws its exceptions, or in a thread
+   *     that later finds that the last stream has completed its work, which logs them
+   * @return the buffer; the caller closes it
+   * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofPinnedSegment(
       MemorySegment memory, DataType type, long count, Runnable release) {
@@ -156,18 +164,19 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * Makes a buffer of native host memory, for communicators of the reference backend.
+   * Wraps native host memory of another owner, for communicators of the reference backend, with an
+   * action that releases it.
    *
    * @param memory native memory that every thread can access, at least {@code count} elements long;
-   *     the first one's address is a multiple of the element size
+   *     its address is a multiple of the element size
    * @param type the type of the elements
-   * @param count how many elements there are; 0 or more
-   * @param device the reference backend's device that may use it, or {@link #ANY_DEVICE}
-   * @param release runs once, when the buffer was closed and no stream uses it any more: in the
-   *     thread that closes it, which gets what it throws, or in the one that finds the last of its
-   *     streams past it, where that is logged
-   * @return the buffer, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @param count the number of elements; 0 or more
+   * @param device the device of the reference backend that may use it, or {@link #ANY_DEVICE}
+   * @param release runs once, when the buffer has been closed and no stream uses it any more. It
+   *     runs in the thread that closes the buffer, which then throws its exceptions, or in a thread
+   *     that later finds that the last stream has completed its work, which logs them
+   * @return the buffer; the caller closes it
+   * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofHostSegment(
       MemorySegment memory, DataType type, long count, int device, Runnable release) {
@@ -179,34 +188,35 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * Makes a buffer of native host memory that somebody else owns and any device of the reference
-   * backend may use. Closing it frees nothing, but ends its use, as it does for its slices.
+   * Wraps native host memory of another owner, which any device of the reference backend may use.
+   * Closing the buffer does not free the memory, but ends the use of the buffer and its slices.
    *
    * @param memory native memory that every thread can access, at least {@code count} elements long;
-   *     the first one's address is a multiple of the element size. The buffer keeps its scope
-   *     reachable, and no arena from being closed
+   *     its address is a multiple of the element size. The buffer keeps the scope of the memory
+   *     reachable, but does not prevent its arena from being closed
    * @param type the type of the elements
-   * @param count how many elements there are; 0 or more
+   * @param count the number of elements; 0 or more
    * @return the buffer
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofHostSegment(MemorySegment memory, DataType type, long count) {
     return ofHostSegment(memory, type, count, ANY_DEVICE, () -> {});
   }
 
   /**
-   * Makes a buffer of what is left of a direct {@code java.nio} buffer, from its position to its
-   * limit, which any device of the reference backend may use. Neither is changed or heeded later.
-   * Closing it frees nothing, but ends its use, as it does for its slices.
+   * Wraps the remaining elements of a direct {@code java.nio} buffer, from its position to its
+   * limit, which any device of the reference backend may use. The position and the limit are not
+   * changed, and later changes of them have no effect. Closing the buffer does not free the memory,
+   * but ends the use of the buffer and its slices.
    *
-   * @param memory a direct buffer, not read-only, which this one keeps reachable; the address at
-   *     its position is a multiple of the element size. Its elements are in this machine's byte
-   *     order and of the type's size: those of a {@code FloatBuffer} and the like are floats, those
-   *     of a {@code ShortBuffer} may be 16-bit floats too, and the bytes of a {@code ByteBuffer}
-   *     are taken as whatever the type says, in this machine's byte order
+   * @param memory a direct buffer, not read-only, which the result keeps reachable; the address at
+   *     its position is a multiple of the element size. Its elements must be in native byte order
+   *     and match {@code type} in size and kind; a {@code ShortBuffer} may also hold 16-bit floats.
+   *     The bytes of a {@code ByteBuffer} are interpreted as elements of {@code type} in native
+   *     byte order
    * @param type the type of the elements
    * @return the buffer
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofDirectBuffer(java.nio.Buffer memory, DataType type) {
     MemorySegment segment = DirectMemory.of(memory, type);
@@ -218,15 +228,15 @@ public final class Buffer implements AutoCloseable {
     long bytes = Objects.requireNonNull(type, "type").byteSize(count);
     if (!memory.scope().isAlive()) {
       throw new IllegalArgumentException(
-          "memory was freed; a buffer needs what its arena still has");
+          "memory was freed, because its arena is closed; a buffer needs memory that is still allocated");
     }
     if (!memory.isNative()) {
       throw new IllegalArgumentException(
-          "memory lies on the Java heap; a buffer needs native memory");
+          "memory is on the Java heap; a buffer needs native memory");
     }
     if (!memory.isAccessibleBy(ANY_THREAD)) {
       throw new IllegalArgumentException(
-          "memory belongs to one thread; a buffer needs memory that every thread can access, as of a shared arena");
+          "memory belongs to one thread; a buffer needs memory that every thread can access, such as from a shared arena");
     }
     if (memory.isReadOnly()) {
       throw new IllegalArgumentException("memory is read-only; a buffer needs writable memory");
@@ -245,18 +255,19 @@ public final class Buffer implements AutoCloseable {
     return memory.asSlice(0, bytes);
   }
 
-  /** Makes a buffer that owns new memory. */
-  static Buffer of(MemoryType space, Allocation from, DataType type, long count, int device) {
+  /** Creates a buffer that owns new memory. */
+  static Buffer of(
+      MemoryType memoryType, Allocation allocation, DataType type, long count, int device) {
     try {
-      return of(space, from.memory(), type, count, device, from.release());
+      return of(memoryType, allocation.memory(), type, count, device, allocation.release());
     } catch (RuntimeException | Error failure) {
-      CloseAll.after(failure, from.release());
+      CloseAll.after(failure, allocation.release());
       throw failure;
     }
   }
 
   private static Buffer of(
-      MemoryType space,
+      MemoryType memoryType,
       MemorySegment memory,
       DataType type,
       long count,
@@ -268,7 +279,7 @@ public final class Buffer implements AutoCloseable {
     long address = memory.address();
     if (address < 0 || bytes > Long.MAX_VALUE - address) {
       throw new IllegalArgumentException(
-          "address is 0x%x; %d bytes from there on are not addressable".formatted(address, bytes));
+          "address is 0x%x; %d bytes from there are not addressable".formatted(address, bytes));
     }
     if (count > 0 && address == 0) {
       throw new IllegalArgumentException(
@@ -279,8 +290,8 @@ public final class Buffer implements AutoCloseable {
           "address is 0x%x; it must be a multiple of %d, the size of %s"
               .formatted(address, type.bytes(), type));
     }
-    MemoryOwner owner = new MemoryOwner(release, space.deviceType.deviceKey(device));
-    return new Buffer(owner, false, space, memory, type, count, device);
+    MemoryOwner owner = new MemoryOwner(release, memoryType.deviceType.deviceKey(device));
+    return new Buffer(owner, false, memoryType, memory, type, count, device);
   }
 
   /** {@return the type of the elements} */
@@ -288,7 +299,7 @@ public final class Buffer implements AutoCloseable {
     return memory.type();
   }
 
-  /** {@return how many elements there are} */
+  /** {@return the number of elements} */
   public long count() {
     return memory.count();
   }
@@ -303,16 +314,16 @@ public final class Buffer implements AutoCloseable {
     return device;
   }
 
-  /** {@return where the memory lies} */
+  /** {@return the kind of memory} */
   public MemoryType memoryType() {
     return memoryType;
   }
 
   /**
-   * {@return the address of the first element: the way out to other native code} It is valid while
-   * the buffer's owner is open.
+   * {@return the address of the first element, for other native code} It is valid while the buffer
+   * is open.
    *
-   * @throws IllegalStateException if the owner is closed
+   * @throws IllegalStateException if the buffer is closed
    */
   public long address() {
     checkOpen("buffer");
@@ -320,11 +331,11 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * {@return the memory of the elements, for the host to read and write once the streams that use
-   * it have passed} It is valid while the buffer's owner is open.
+   * {@return the memory of the elements, which the host may read and write once the streams that
+   * use it have completed their work} It is valid while the buffer is open.
    *
-   * @throws IllegalStateException if the owner is closed, or if this is device memory, which the
-   *     host cannot address
+   * @throws IllegalStateException if the buffer is closed, or is device memory, which the host
+   *     cannot address
    */
   public MemorySegment segment() {
     checkOpen("buffer");
@@ -336,13 +347,13 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * {@return a view of some of the elements, without a copy} Closing it does nothing; it ends with
-   * this buffer's owner.
+   * {@return a view of a range of the elements, without a copy} Closing the view has no effect; it
+   * is closed with the buffer that it is a view of.
    *
-   * @param offset the first element of the view
-   * @param elements how many elements the view has
+   * @param offset the index of the first element of the view
+   * @param elements the number of elements of the view
    * @throws IllegalArgumentException if the range does not lie within this buffer
-   * @throws IllegalStateException if the owner is closed
+   * @throws IllegalStateException if the buffer is closed
    */
   public Buffer slice(long offset, long elements) {
     checkOpen("buffer");
@@ -364,14 +375,14 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * Enqueues a copy from host memory into all of this buffer. The contents are taken before this
-   * method returns, so the caller may change or free the host memory at once; the buffer has them
-   * when the stream has passed. C: {@code cudaMemcpyAsync}.
+   * Enqueues a copy from host memory into all of this buffer. The source is read before this method
+   * returns, so the caller may change or free it then. The copy is complete when the stream has
+   * completed it. C: {@code cudaMemcpyAsync}.
    *
    * @param source host memory of exactly {@link #byteSize} bytes, on the heap or off it
-   * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if the size or the device does not fit
-   * @throws IllegalStateException if the owner or the stream is closed, or the stream being
+   * @param stream the stream that orders the copy; a stream of this buffer's device
+   * @throws IllegalArgumentException if the size or the device does not match
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
    *     captured
    */
   public void copyFromAsync(MemorySegment source, Stream stream) {
@@ -388,11 +399,11 @@ public final class Buffer implements AutoCloseable {
    * Enqueues a copy of a whole array into all of this buffer, as {@link
    * #copyFromAsync(MemorySegment, Stream)} does.
    *
-   * @param source {@link #count} elements; may be changed when this method has returned
-   * @param stream the stream that orders the copy, of this buffer's device
+   * @param source {@link #count} elements; may be changed once this method has returned
+   * @param stream the stream that orders the copy; a stream of this buffer's device
    * @throws IllegalArgumentException if this buffer's type is not float32, or the size or the
-   *     device does not fit
-   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
+   *     device does not match
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
    *     captured
    */
   public void copyFromAsync(float[] source, Stream stream) {
@@ -405,11 +416,11 @@ public final class Buffer implements AutoCloseable {
    * Enqueues a copy of a whole array into all of this buffer, as {@link
    * #copyFromAsync(MemorySegment, Stream)} does.
    *
-   * @param source {@link #count} elements; may be changed when this method has returned
-   * @param stream the stream that orders the copy, of this buffer's device
+   * @param source {@link #count} elements; may be changed once this method has returned
+   * @param stream the stream that orders the copy; a stream of this buffer's device
    * @throws IllegalArgumentException if this buffer's type is not float64, or the size or the
-   *     device does not fit
-   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
+   *     device does not match
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
    *     captured
    */
   public void copyFromAsync(double[] source, Stream stream) {
@@ -422,11 +433,11 @@ public final class Buffer implements AutoCloseable {
    * Enqueues a copy of a whole array into all of this buffer, as {@link
    * #copyFromAsync(MemorySegment, Stream)} does.
    *
-   * @param source {@link #count} elements; may be changed when this method has returned
-   * @param stream the stream that orders the copy, of this buffer's device
+   * @param source {@link #count} elements; may be changed once this method has returned
+   * @param stream the stream that orders the copy; a stream of this buffer's device
    * @throws IllegalArgumentException if this buffer's type is not int32 or uint32, or the size or
-   *     the device does not fit
-   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
+   *     the device does not match
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
    *     captured
    */
   public void copyFromAsync(int[] source, Stream stream) {
@@ -440,10 +451,10 @@ public final class Buffer implements AutoCloseable {
    * Stream#synchronize()} does, with what that throws. C: {@code cudaMemcpyAsync}.
    *
    * @param target writable host memory of exactly {@link #byteSize} bytes, on the heap or off it
-   * @param stream the stream that orders the copy, of this buffer's device
-   * @throws IllegalArgumentException if the size or the device does not fit, or the memory is
+   * @param stream the stream that orders the copy; a stream of this buffer's device
+   * @throws IllegalArgumentException if the size or the device does not match, or the memory is
    *     read-only
-   * @throws IllegalStateException if the owner or the stream is closed, or the stream being
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
    *     captured
    */
   public void copyTo(MemorySegment target, Stream stream) {
@@ -465,10 +476,10 @@ public final class Buffer implements AutoCloseable {
    * #copyTo(MemorySegment, Stream)} does.
    *
    * @param target {@link #count} elements
-   * @param stream the stream that orders the copy, of this buffer's device
+   * @param stream the stream that orders the copy; a stream of this buffer's device
    * @throws IllegalArgumentException if this buffer's type is not float32, or the size or the
-   *     device does not fit
-   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
+   *     device does not match
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
    *     captured
    */
   public void copyTo(float[] target, Stream stream) {
@@ -482,10 +493,10 @@ public final class Buffer implements AutoCloseable {
    * #copyTo(MemorySegment, Stream)} does.
    *
    * @param target {@link #count} elements
-   * @param stream the stream that orders the copy, of this buffer's device
+   * @param stream the stream that orders the copy; a stream of this buffer's device
    * @throws IllegalArgumentException if this buffer's type is not float64, or the size or the
-   *     device does not fit
-   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
+   *     device does not match
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
    *     captured
    */
   public void copyTo(double[] target, Stream stream) {
@@ -499,10 +510,10 @@ public final class Buffer implements AutoCloseable {
    * #copyTo(MemorySegment, Stream)} does.
    *
    * @param target {@link #count} elements
-   * @param stream the stream that orders the copy, of this buffer's device
+   * @param stream the stream that orders the copy; a stream of this buffer's device
    * @throws IllegalArgumentException if this buffer's type is not int32 or uint32, or the size or
-   *     the device does not fit
-   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
+   *     the device does not match
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
    *     captured
    */
   public void copyTo(int[] target, Stream stream) {
@@ -515,11 +526,13 @@ public final class Buffer implements AutoCloseable {
    * Enqueues a copy of all of another buffer into this one; both must have the same type and count.
    * C: {@code cudaMemcpyAsync}.
    *
-   * @param source the buffer to read; it may lie on another device of the same backend or in pinned
-   *     memory
-   * @param stream the stream that orders the copy, of this buffer's device or of the source's
-   * @throws IllegalArgumentException if type, count or device do not fit, or the two overlap
-   * @throws IllegalStateException if an owner or the stream is closed, or the stream being captured
+   * @param source the buffer to read; it may belong to another device of the same backend, or be
+   *     pinned memory
+   * @param stream the stream that orders the copy; a stream of this buffer's device or of the
+   *     source's
+   * @throws IllegalArgumentException if type, count or device do not match, or the buffers overlap
+   * @throws IllegalStateException if a buffer or the stream is closed, or the stream is being
+   *     captured
    */
   public void copyFromAsync(Buffer source, Stream stream) {
     Objects.requireNonNull(source, "source");
@@ -560,12 +573,12 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * Enqueues setting every byte of this buffer. C: {@code cudaMemsetAsync}.
+   * Sets every byte of this buffer to a value, in stream order. C: {@code cudaMemsetAsync}.
    *
-   * @param value what every byte becomes
-   * @param stream the stream that orders it, of this buffer's device
-   * @throws IllegalArgumentException if the device does not fit
-   * @throws IllegalStateException if the owner or the stream is closed, or the stream being
+   * @param value the value of each byte
+   * @param stream the stream that orders the operation; a stream of this buffer's device
+   * @throws IllegalArgumentException if the device does not match
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
    *     captured
    */
   public void fill(byte value, Stream stream) {
@@ -580,11 +593,11 @@ public final class Buffer implements AutoCloseable {
   private static void checkAccessible(MemorySegment memory, String argument) {
     Objects.requireNonNull(memory, argument);
     if (!memory.scope().isAlive()) {
-      throw new IllegalStateException(argument + " lies in an arena that is closed");
+      throw new IllegalStateException(argument + " is in an arena that is closed");
     }
     if (!memory.isAccessibleBy(Thread.currentThread())) {
       throw new IllegalArgumentException(
-          argument + " belongs to another thread, whose confined arena it lies in");
+          argument + " is in a confined arena of another thread");
     }
   }
 
@@ -609,24 +622,25 @@ public final class Buffer implements AutoCloseable {
     }
   }
 
-  /** Returns whether the buffer is open and of this very place. */
-  boolean isAt(int place) {
-    return owner.isAt(place);
+  /** Returns whether the buffer is open and has this device key. */
+  boolean isAt(int deviceKey) {
+    return owner.isAt(deviceKey);
   }
 
-  /** Returns whether work on a device can use this memory; the owner's state is not looked at. */
-  boolean usableOn(DeviceType platform, int user) {
-    return memoryType.deviceType == platform && (device == user || device == ANY_DEVICE);
+  /** Returns whether a device can use this memory; does not check whether the buffer is open. */
+  boolean usableOn(DeviceType deviceType, int deviceIndex) {
+    return memoryType.deviceType == deviceType
+        && (device == deviceIndex || device == ANY_DEVICE);
   }
 
-  /** {@return whether the buffer, or what it is a view of, has not been closed} */
+  /** {@return whether the buffer, or the buffer that it is a view of, has not been closed} */
   public boolean isOpen() {
     return owner.isOpen();
   }
 
-  /** Remembers that work on a stream uses this memory until the stream has passed a ticket. */
-  void usedBy(StreamFence progress, long ticket) {
-    owner.usedBy(progress, ticket);
+  /** Records that a stream uses this memory until it has passed a fence value. */
+  void usedBy(StreamFence fence, long value) {
+    owner.usedBy(fence, value);
   }
 
   void checkOpen(String argument) {
@@ -635,30 +649,30 @@ public final class Buffer implements AutoCloseable {
     }
   }
 
-  /** Returns whether the first bytes of this buffer and of another lie in the same memory. */
+  /** Returns whether the first bytes of this buffer and the first bytes of another overlap. */
   boolean overlaps(long bytes, Buffer other, long otherBytes) {
-    long mine = memory.address();
-    long others = other.memory.address();
-    return mine < others + otherBytes && others < mine + bytes;
+    long start = memory.address();
+    long otherStart = other.memory.address();
+    return start < otherStart + otherBytes && otherStart < start + bytes;
   }
 
-  /** Returns how many bytes lie between another buffer's first element and this one's. */
+  /** Returns the distance in bytes from another buffer's first element to this one's. */
   long bytesAfter(Buffer other) {
     return memory.address() - other.memory.address();
   }
 
-  /** Returns the elements for a driver, without looking whether they are still there. */
+  /** Returns the memory for a driver, without checking that the buffer is open. */
   BufferMemory memory() {
     return memory;
   }
 
   /**
-   * Holds this buffer's memory: until the hold is closed, closing the owner is refused. For what
-   * gives the address to others for longer than one operation.
+   * Prevents this buffer from being closed until the returned retention is closed. Use it when the
+   * address is used for longer than one operation.
    *
-   * @param holder who holds it, for the message of the refusal
-   * @return the hold, for the caller to close
-   * @throws IllegalStateException if the owner is closed
+   * @param holder the user of the memory, for the message when closing the buffer fails
+   * @return the retention; the caller closes it
+   * @throws IllegalStateException if the buffer is closed
    */
   public Retention retain(String holder) {
     Objects.requireNonNull(holder, "holder");
@@ -671,18 +685,19 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * Ends this buffer and its slices, and frees the memory if it owns it; does nothing on a slice or
-   * when called again. Copies that use the memory are waited for. If a collective is pending that
-   * uses it, or that such a copy waits for, the buffer is still closed and an exception says so;
-   * the memory is freed when nccl4j next sees that the stream has passed, for example at its {@link
-   * Stream#synchronize} or its close. C: {@code cudaFree}, {@code cudaFreeHost}.
+   * Closes this buffer and its slices, and frees the memory if the buffer owns it. Has no effect on
+   * a slice or when called again. Waits for pending copies that use the memory. If a collective is
+   * pending that uses the memory, or that such a copy waits for, {@code close()} throws {@code
+   * IllegalStateException}; the buffer is still closed, and its memory is freed once nccl4j detects
+   * that the stream has completed that collective, for example in {@link Stream#synchronize} or
+   * when the stream is closed. C: {@code cudaFree}, {@code cudaFreeHost}.
    *
-   * @throws IllegalStateException if a collective is pending that uses the memory; or, and nothing
-   *     is done then, if this thread is capturing a graph, or the memory is held by what must be
-   *     closed before it, such as a registration
+   * @throws IllegalStateException if a collective is pending that uses the memory. Also if this
+   *     thread is capturing a graph, or if an object that must be closed first, such as a
+   *     registration, still uses the memory; the buffer then stays open
    * @throws NcclTimeoutException if CUDA has not freed the memory within 30 seconds, because work
-   *     on its device hangs; it is freed when that ends
-   * @throws CudaException if CUDA refuses
+   *     on its device hangs; it is freed when that work ends
+   * @throws CudaException if the CUDA runtime reports an error
    */
   @Override
   public void close() {

@@ -2,13 +2,11 @@ package io.nccl4j;
 
 import java.util.List;
 
-/** Launches the checked calls of communicators, or leaves them to a group or a capture. */
+/** Launches checked calls of communicators, or adds them to a group or a capture. */
 final class CallLauncher {
   private CallLauncher() {}
 
-  /**
-   * Launches a checked operation, or leaves that to this thread's group or the stream's capture.
-   */
+  /** Launches a checked operation, or adds it to this thread's group or the stream's capture. */
   static void submit(
       Operation operation,
       CommunicatorCore communicator,
@@ -48,7 +46,7 @@ final class CallLauncher {
     }
   }
 
-  /** Launches an operation; unless it was refused, it counts and its stream now carries it. */
+  /** Launches an operation; unless it was rejected, counts it and records its use of the stream. */
   private static void launchAndCount(
       Operation operation,
       CommunicatorCore communicator,
@@ -59,7 +57,7 @@ final class CallLauncher {
       int peer,
       Stream stream) {
     OperationNumbers numbers = communicator.numbers();
-    boolean refused = false;
+    boolean rejected = false;
     boolean traced = FlightRecorderEvents.on();
     long next = numbers.collectives() + 1;
     try {
@@ -71,11 +69,11 @@ final class CallLauncher {
         launch(operation, communicator, send, recv, count, op, peer, stream);
       }
     } catch (Throwable failure) {
-      refused = CheckedCall.refuses(failure);
-      communicator.describe(failure, operation, refused || operation.pointToPoint() ? 0 : next);
+      rejected = CheckedCall.nothingLaunched(failure);
+      communicator.describe(failure, operation, rejected || operation.pointToPoint() ? 0 : next);
       throw failure;
     } finally {
-      if (!refused) {
+      if (!rejected) {
         stream.trackOperands(send, recv, op == null ? null : op.scalar());
         if (!traced) {
           numbers.count(operation, peer);
@@ -121,7 +119,7 @@ final class CallLauncher {
     Capture.keep(stream, List.of(call));
   }
 
-  /** Does what the other {@code submit} does with an operation that one backend alone has. */
+  /** Submits an operation that only one backend has, like the other {@code submit}. */
   static void submit(CheckedBackendOperation call) {
     CommunicatorCore communicator = call.communicator();
     communicator.checkConnected();

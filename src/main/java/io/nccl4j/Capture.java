@@ -5,7 +5,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The operations that this thread captures, by the streams that they were enqueued on. */
+/** The operations that the current thread captures, by stream. */
 final class Capture {
   private static final ThreadLocal<Capture> OF_THREAD = new ThreadLocal<>();
 
@@ -13,7 +13,7 @@ final class Capture {
 
   private Capture() {}
 
-  /** Begins a capture by this thread. */
+  /** Begins a capture by the current thread. */
   static Capture begin() {
     Capture begun = new Capture();
     OF_THREAD.set(begun);
@@ -21,13 +21,15 @@ final class Capture {
     return begun;
   }
 
-  /** Ends this thread's capture. */
+  /** Ends the capture of the current thread. */
   static void end() {
     ThreadScope.endCapture();
     OF_THREAD.remove();
   }
 
-  /** Keeps operations for the graph that this thread's capture of a stream will make. */
+  /**
+   * Adds operations that were launched together to the capture of a stream by the current thread.
+   */
   static void keep(Stream stream, List<CheckedCall> together) {
     OF_THREAD
         .get()
@@ -36,7 +38,7 @@ final class Capture {
         .add(List.copyOf(together));
   }
 
-  /** Returns the operations of a stream, in the parts in which they were launched. */
+  /** Returns the operations of a stream, grouped as they were launched. */
   List<List<CheckedCall>> launches(Stream stream) {
     return List.copyOf(launches.getOrDefault(stream, List.of()));
   }

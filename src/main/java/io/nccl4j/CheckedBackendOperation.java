@@ -5,10 +5,10 @@ import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.StreamDriver;
 
 /**
- * A call of an operation that one backend alone has. Such operations write to other ranks' memory
- * alone.
+ * A call of an operation that only one backend has. Such operations write only memory of other
+ * ranks.
  *
- * @param reads the memory of this rank that it reads, or null
+ * @param reads the memory of this rank that the operation reads, or null
  */
 record CheckedBackendOperation(
     CommunicatorCore communicator, BackendOperation backendOperation, Buffer reads, Stream stream)

@@ -4,12 +4,12 @@ import io.nccl4j.spi.EnqueuedCall;
 import java.util.List;
 
 /**
- * One checked call that a stream orders: what {@link Group} keeps until the group ends, a {@link
- * Graph} for as long as it lives, and a backend then launches.
+ * A validated call that a stream orders and a backend launches. A {@link Group} keeps it until the
+ * group ends, a {@link Graph} until the graph is closed.
  */
 sealed interface CheckedCall extends EnqueuedCall
     permits CheckedOperation, CheckedBackendOperation {
-  /** {@return whose call it is} */
+  /** {@return the communicator of the call} */
   CommunicatorCore communicator();
 
   /** {@return the stream that orders it} */
@@ -24,7 +24,7 @@ sealed interface CheckedCall extends EnqueuedCall
   /** {@return the memory that this rank's part of the call writes, or null} */
   Buffer writes();
 
-  /** {@return the memory that the call reads its operator's scalar from, or null} */
+  /** {@return the memory from which the call reads its operator's scalar, or null} */
   default Buffer scalar() {
     return null;
   }
@@ -37,23 +37,23 @@ sealed interface CheckedCall extends EnqueuedCall
   CheckedCall on(Stream other);
 
   /**
-   * Looks again at what the call uses, beside its communicator and its stream.
+   * Checks again the objects that the call uses, except its communicator and its stream.
    *
-   * @throws IllegalStateException if any of it has been closed since the call was made
+   * @throws IllegalStateException if one has been closed since the call was made
    */
   void checkOperandsOpen();
 
-  /** Has the stream remember what the call uses, which has been enqueued. */
+  /** Records on the stream the operands of the call, which has been enqueued. */
   default void trackOperands() {
     trackOperands(stream());
   }
 
-  /** Has another stream of the same device remember what the call uses. */
+  /** Records the operands of the call on another stream of the same device. */
   void trackOperands(Stream on);
 
-  /** Returns whether all calls, of which there is at least one, are of one backend. */
+  /** Returns whether there is at least one call and all calls use one backend. */
   static boolean ofOneBackend(List<CheckedCall> calls) {
-    // By index: an iterator would be an object.
+    // By index, to avoid allocating an iterator.
     for (int i = 0; i < calls.size(); i++) {
       if (calls.get(i).communicator().backend() != calls.getFirst().communicator().backend()) {
         return false;
@@ -62,8 +62,8 @@ sealed interface CheckedCall extends EnqueuedCall
     return !calls.isEmpty();
   }
 
-  /** Returns whether a failure says that nothing was launched. */
-  static boolean refuses(Throwable failure) {
+  /** Returns whether a failure implies that nothing was launched. */
+  static boolean nothingLaunched(Throwable failure) {
     return failure instanceof NcclInvalidUsageException
         || failure instanceof IllegalArgumentException
         || failure instanceof IllegalStateException;

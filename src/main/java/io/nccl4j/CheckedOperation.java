@@ -5,7 +5,7 @@ import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.EnqueuedOperation;
 import io.nccl4j.spi.StreamDriver;
 
-/** One operation of the contract, for its backend to launch. */
+/** A validated operation that every backend has. */
 final class CheckedOperation implements CheckedCall, EnqueuedOperation {
   private final Operation operation;
   private final CommunicatorCore communicator;
@@ -45,12 +45,12 @@ final class CheckedOperation implements CheckedCall, EnqueuedOperation {
     return communicator;
   }
 
-  /** Returns the data to send, or null where the operation or the rank sends none. */
+  /** Returns the data to send, or null if the operation or the rank sends none. */
   Buffer send() {
     return send;
   }
 
-  /** Returns where to receive, or null where the operation or the rank receives nothing. */
+  /** Returns the destination, or null if the operation or the rank receives nothing. */
   Buffer recv() {
     return recv;
   }
@@ -113,15 +113,15 @@ final class CheckedOperation implements CheckedCall, EnqueuedOperation {
     return operation.method();
   }
 
-  /** {@return {@code send}, or null where only the root's is read} */
+  /** {@return {@code send}, or null if only the root's is read and this rank is not the root} */
   @Override
   public Buffer reads() {
     return operation == Operation.BROADCAST && !ofRoot() ? null : send;
   }
 
   /**
-   * {@return {@code recv}, or null where it is not written: other ranks' of a reduce, and a root's
-   * that has the data already}
+   * {@return {@code recv}, or null if it is not written: on ranks other than the root of a reduce,
+   * and on the root of an in-place broadcast or scatter}
    */
   @Override
   public Buffer writes() {
@@ -141,17 +141,17 @@ final class CheckedOperation implements CheckedCall, EnqueuedOperation {
     return peer == communicator.rank();
   }
 
-  /** Returns whether it is this operation of the communicator's rank with itself as the peer. */
+  /** Returns whether this is the given operation of a rank with itself as the peer. */
   boolean isWithItself(Operation what, CommunicatorCore caller) {
     return operation == what && communicator == caller && ofRoot();
   }
 
-  /** Returns whether both buffers share memory, which the checks allow in place alone. */
+  /** Returns whether both buffers share memory, which validation allows only for in-place calls. */
   private boolean inPlace() {
     return send.overlaps(send.byteSize(), recv, recv.byteSize());
   }
 
-  /** Returns whether it is the call with these arguments. */
+  /** Returns whether the call has these arguments. */
   boolean is(
       Operation what,
       CommunicatorCore caller,
@@ -171,12 +171,12 @@ final class CheckedOperation implements CheckedCall, EnqueuedOperation {
         && stream == on;
   }
 
-  /** Counts the call on its communicator, and returns its number there. */
+  /** Counts the call in its communicator and returns its sequence number. */
   long takeNumber() {
     return communicator.numbers().count(operation, peer);
   }
 
-  /** Takes back what {@link #takeNumber} has counted, since the call was refused. */
+  /** Undoes {@link #takeNumber}, since the call was rejected. */
   void returnNumber() {
     communicator.numbers().uncount(operation, peer);
   }

@@ -13,8 +13,8 @@ import java.util.function.BiFunction;
 import java.util.function.Function;
 
 /**
- * What is made of a communicator by splitting, shrinking and growing it: the checks, and the id of
- * a grow. What it returns is not connected yet.
+ * Validates splits, shrinks and grows of a communicator and creates the children, which are not
+ * connected yet.
  */
 final class ChildCommunicators implements ChildMaker {
   private final Backend backend;
@@ -44,12 +44,12 @@ final class ChildCommunicators implements ChildMaker {
   }
 
   private void checkSplit(int color, CommunicatorConfig config) {
-    parent.checkDivisible();
+    parent.checkCanCreateChild();
     Arguments.atLeast(color, "color", 0);
     checkChild(config, "split");
-    if (parent.growId().waits()) {
+    if (parent.growId().isPending()) {
       throw new IllegalStateException(
-          "an id of newGrowId waits for its grow, and a split in between would spoil it: "
+          "the id of newGrowId has not been used by a grow yet, and a split would invalidate it; call grow first: "
               + parent);
     }
   }
@@ -70,7 +70,7 @@ final class ChildCommunicators implements ChildMaker {
   /** Returns a copy of the excluded ranks. */
   private SortedSet<Integer> checkShrink(
       Set<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig config) {
-    parent.checkDivisible();
+    parent.checkCanCreateChild();
     Objects.requireNonNull(mode, "mode");
     checkChild(config, "shrink");
     Objects.requireNonNull(excludedRanks, "excludedRanks");
@@ -80,13 +80,13 @@ final class ChildCommunicators implements ChildMaker {
     SortedSet<Integer> excluded = Collections.unmodifiableSortedSet(new TreeSet<>(excludedRanks));
     if (excluded.isEmpty()) {
       throw new IllegalArgumentException(
-          "excludedRanks is empty; a shrink leaves out at least one");
+          "excludedRanks is empty; a shrink must exclude at least one rank");
     }
-    for (int left : excluded) {
-      Arguments.inRange(left, "excluded rank", 0, parent.size() - 1);
-      if (left == parent.rank()) {
+    for (int rank : excluded) {
+      Arguments.inRange(rank, "excluded rank", 0, parent.size() - 1);
+      if (rank == parent.rank()) {
         throw new IllegalArgumentException(
-            "excludedRanks has " + left + ", this rank itself; only the ranks that stay shrink");
+            "excludedRanks has " + rank + ", this rank itself; only the remaining ranks call shrink");
       }
     }
     return excluded;
@@ -94,7 +94,7 @@ final class ChildCommunicators implements ChildMaker {
 
   UniqueId newGrowId() {
     parent.checkConnected();
-    return parent.growId().make(parent.driver()::newGrowId);
+    return parent.growId().create(parent.driver()::newGrowId);
   }
 
   @Override
@@ -114,9 +114,9 @@ final class ChildCommunicators implements ChildMaker {
       CommunicatorConfig config,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     checkGrow(newSize, config);
-    if (parent.growId().waits()) {
+    if (parent.growId().isPending()) {
       throw new IllegalStateException(
-          "this rank made the id of the grow and calls grow with it: " + parent);
+          "this rank created the id of the grow; pass it to grow: " + parent);
     }
     return child(config, CommunicatorLineage.grow(parent, null), driver);
   }
@@ -149,8 +149,8 @@ final class ChildCommunicators implements ChildMaker {
 
   private Communicator child(
       CommunicatorConfig config,
-      CommunicatorLineage origin,
+      CommunicatorLineage lineage,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
-    return new Communicator(backend, config, parent.device(), -1, -1, origin, driver);
+    return new Communicator(backend, config, parent.device(), -1, -1, lineage, driver);
   }
 }

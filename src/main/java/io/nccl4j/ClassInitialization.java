@@ -10,16 +10,16 @@ import java.util.concurrent.FutureTask;
 import java.util.function.Predicate;
 
 /**
- * Initializes classes before the first operation of a program needs them, on a thread with plenty
- * of stack. If an initializer met a {@link StackOverflowError} of the program's, say, its class
- * could never be used again in this process.
+ * Initializes classes before the first operation needs them, on a thread with a large stack. If,
+ * for example, an initializer ran into a {@link StackOverflowError} in a program's thread, its
+ * class would be unusable until the process exits.
  */
 final class ClassInitialization {
   private static final long STACK_BYTES = 16L << 20;
 
   /**
-   * The outermost classes that have initializers, or nested classes with such, of this package and
-   * {@code internal.util}.
+   * The top-level classes of this package, {@code internal.util} and {@code spi} that have static
+   * initializers, or nested classes with static initializers.
    */
   static final List<String> CONTRACT =
       List.of(
@@ -55,10 +55,10 @@ final class ClassInitialization {
   private ClassInitialization() {}
 
   /**
-   * Initializes classes and those nested in them.
+   * Initializes classes and their nested classes.
    *
-   * @param names the outermost classes, by their names after {@code io.nccl4j.}
-   * @param usable whether a class can be initialized at all
+   * @param names the names of the top-level classes, without the prefix {@code io.nccl4j.}
+   * @param usable whether a class can be initialized
    */
   static void run(List<String> names, Predicate<Class<?>> usable) {
     FutureTask<Void> task =
@@ -81,9 +81,7 @@ final class ClassInitialization {
     }
   }
 
-  /**
-   * Has the JDK initialize its own classes, which would otherwise be the first operation's to do.
-   */
+  /** Initializes classes of the JDK that the first operation would otherwise initialize. */
   private static void initializePlatform() {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment memory = arena.allocate(Long.BYTES, Long.BYTES);
@@ -97,7 +95,7 @@ final class ClassInitialization {
     boolean _ = sample.equals(new Sample(sample.toString(), sample.hashCode()));
   }
 
-  /** A record, whose methods the JDK makes when they are called first. */
+  /** A record; the JDK creates its methods when they are first called. */
   private record Sample(Object reference, long number) {}
 
   private static void initialize(String name, Predicate<Class<?>> usable)

@@ -9,7 +9,7 @@ import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
 import jdk.jfr.Timespan;
 
-/** One operation of one rank, from the call that enqueued it until its stream has passed it. */
+/** One operation of one rank, from the call that enqueued it until its completion on the stream. */
 @Name("io.nccl4j.Collective")
 @Label("Collective")
 @Category("nccl4j")
@@ -27,7 +27,7 @@ final class CollectiveEvent extends Event {
   @Label("Sequence Number")
   @Description(
       "Of this communicator's collectives, from 1, the same on every rank; of a send or receive,"
-          + " among those to or from this peer; 0 if it was refused")
+          + " among those to or from this peer; 0 if it was rejected")
   long sequence;
 
   @Label("Rank")
@@ -37,7 +37,7 @@ final class CollectiveEvent extends Event {
   int ranks;
 
   @Label("First Rank")
-  @Description("The rank in the communicator from which this one descends")
+  @Description("The rank in the first ancestor of the communicator")
   int firstRank;
 
   @Label("Peer")
@@ -52,14 +52,14 @@ final class CollectiveEvent extends Event {
   long stream;
 
   @Label("Group")
-  @Description("A number that what was launched together in this process has in common, or 0")
+  @Description("A number that operations launched together in this process share, or 0")
   long group;
 
   @Label("Type")
   String type;
 
   @Label("Reduction")
-  @Description("How elements are combined, or nothing")
+  @Description("The operator of a reduction, or nothing")
   String reduction;
 
   @Label("Count")
@@ -67,12 +67,12 @@ final class CollectiveEvent extends Event {
   long count;
 
   @Label("Bytes")
-  @Description("The size of so many elements")
+  @Description("The size of count elements")
   @DataAmount
   long bytes;
 
   @Label("Queued")
-  @Description("From the call until the stream came to it; the rest of the duration it ran")
+  @Description("Time from the call until the stream started it; it ran for the rest of the duration")
   @Timespan(Timespan.NANOSECONDS)
   long queued;
 
@@ -80,7 +80,7 @@ final class CollectiveEvent extends Event {
   @Description("Why it failed, or nothing")
   String error;
 
-  // Not recorded: what the error is worked out from when the operation has ended.
+  // Not recorded; used to determine the error when the operation has ended.
   transient CommunicatorCore of;
-  transient boolean abortedThen;
+  transient boolean wasAborted;
 }

@@ -11,41 +11,54 @@ import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
 
 /**
- * One rank's end of a set of ranks that move data together. Its operations enqueue work on a {@link
- * Stream} and return; the work is done when the stream has passed it.
+ * One rank of a group of ranks that exchange data through collective operations.
+ *
+ * {@snippet :
+ * try (Communicator comm = backend.newCommunicator(id, worldSize, rank);
+ *     Stream stream = comm.newStream();
+ *     Buffer gradients = comm.newBuffer(DataType.FLOAT32, 1024)) {
+ *   gradients.copyFromAsync(values, stream);
+ *   comm.allReduce(gradients, gradients, ReduceOp.SUM, stream);
+ *   gradients.copyTo(values, stream); // waits for the result
+ * }
+ * }
+ *
+ * <p>Operations enqueue work on a {@link Stream} and return. An operation is complete when the
+ * stream has completed it.
  *
  * <p>Every rank calls the same collectives, with matching counts, types, operators and roots, in
- * the same order. {@code send} and {@code recv} are either the same memory in the way that each
- * method names (in-place) or do not overlap. A collective of count 0 does nothing; a send of count
- * 0 still needs its receive. Buffers, streams and operators stay the caller's, who keeps them open
- * until the stream has passed the operation.
+ * the same order. {@code send} and {@code recv} must not overlap, except for the in-place form that
+ * each method documents. A collective of count 0 does nothing; a send of count 0 still needs a
+ * matching receive. The caller owns the buffers, streams and operators, and must keep them open
+ * until the stream has completed the operation.
  *
- * <p>Threading: one thread at a time may use a communicator; a second one is refused where it meets
- * the first. One thread at a time may use the communicators of one device, and every rank enqueues
- * their operations in the same order: otherwise the kernels of two may wait for each other for
- * ever. That is not checked, since several ranks may share a device. {@link #abort} alone may be
+ * <p>Threading: one thread at a time may use a communicator; concurrent use is rejected where it is
+ * detected. One thread at a time may use the communicators of one device, and every rank must
+ * enqueue their operations in the same order: otherwise the kernels of two communicators may
+ * deadlock. That is not checked, since several ranks may share a device. Only {@link #abort} may be
  * called from any thread at any time.
  *
  * <p>A thread that drives several ranks of one communicator calls their operations in one {@link
- * Group}. Outside a group the first call may wait for the others, so a collective that one thread
- * calls so for two ranks that were made together is refused with an {@link IllegalStateException}.
+ * Group}. Outside a group the first call may wait for the others. If one thread calls the same
+ * collective outside a group for two ranks that were created together, the second call throws an
+ * {@link IllegalStateException}.
  *
- * <p>Arguments that can be checked are checked before anything is launched, with an {@link
- * IllegalArgumentException} that names argument, value and rule, or an {@link
- * IllegalStateException} for what is closed, or a {@link NullPointerException} for what is missing.
- * In a {@link Group} an operation is checked at once, and for what was closed since when the group
- * ends. What the library then refuses is an {@link NcclException}.
+ * <p>Arguments are validated before anything is launched. An invalid argument throws an {@link
+ * IllegalArgumentException} that names the argument, its value and the rule; a closed object throws
+ * an {@link IllegalStateException}; a missing argument throws a {@link NullPointerException}. In a
+ * {@link Group}, an operation is validated when it is called; when the group ends, it is checked
+ * again for objects closed since. A failure that the library reports is an {@link NcclException}.
  *
- * <p>A communicator that becomes unreachable before it was closed or aborted is logged as a
- * warning, with the stack that made it. It is not closed, because that would end it for the other
- * ranks too.
+ * <p>If a communicator becomes unreachable without having been closed or aborted, a warning is
+ * logged with the stack trace of its creation. It is not closed, because that would end it for the
+ * other ranks too.
  *
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/colls.html">Collective
  *     communication functions</a>
  */
 public final class Communicator implements AutoCloseable {
-  /** The {@code peer} of an operation that has neither a root nor a peer. */
+  /** The {@code peer} value of an operation that has neither a root nor a peer. */
   public static final int NO_PEER = -1;
 
   private final Backend backend;
@@ -53,12 +66,12 @@ public final class Communicator implements AutoCloseable {
   private final ChildCommunicators children;
 
   /**
-   * Makes a communicator that is to be connected.
+   * Creates an unconnected communicator.
    *
-   * @param rank this rank, or -1 where only connecting will tell
-   * @param size the number of ranks, or -1 where only connecting will tell
-   * @param origin how it comes to be
-   * @param driver makes its driver
+   * @param rank this rank, or -1 if connecting determines it
+   * @param size the number of ranks, or -1 if connecting determines it
+   * @param lineage how the communicator is created
+   * @param driver creates its driver
    */
   Communicator(
       Backend backend,
@@ -66,20 +79,20 @@ public final class Communicator implements AutoCloseable {
       int device,
       int rank,
       int size,
-      CommunicatorLineage origin,
+      CommunicatorLineage lineage,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     this.backend = backend;
-    this.core = new CommunicatorCore(backend.driver(), config, device, rank, size, origin, driver);
+    this.core = new CommunicatorCore(backend.driver(), config, device, rank, size, lineage, driver);
     this.children = new ChildCommunicators(backend, core);
     core.owner(this);
   }
 
-  /** {@return the backend that made this communicator} */
+  /** {@return the backend that created this communicator} */
   public Backend backend() {
     return backend;
   }
 
-  /** {@return the configuration that this communicator was made with} */
+  /** {@return the configuration of this communicator} */
   public CommunicatorConfig config() {
     return core.config();
   }
@@ -92,8 +105,8 @@ public final class Communicator implements AutoCloseable {
   /**
    * {@return this rank, from 0 to {@code size() - 1}} C: {@code ncclCommUserRank}.
    *
-   * @throws IllegalStateException if it comes from a split whose group has not ended, or that
-   *     failed
+   * @throws IllegalStateException if the split that creates this communicator failed, or its group
+   *     has not ended
    */
   public int rank() {
     core.checkConnectedOnce();
@@ -103,8 +116,8 @@ public final class Communicator implements AutoCloseable {
   /**
    * {@return the number of ranks} C: {@code ncclCommCount}.
    *
-   * @throws IllegalStateException if it comes from a split whose group has not ended, or that
-   *     failed
+   * @throws IllegalStateException if the split that creates this communicator failed, or its group
+   *     has not ended
    */
   public int size() {
     core.checkConnectedOnce();
@@ -112,35 +125,34 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * {@return a new stream on this rank's device, for the caller to close} C: {@code
+   * {@return a new stream on this rank's device; the caller closes it} C: {@code
    * cudaStreamCreateWithFlags}, non-blocking.
    *
    * @throws IllegalStateException if the backend is closed
-   * @throws CudaException if the runtime refuses
+   * @throws CudaException if the CUDA runtime reports an error
    */
   public Stream newStream() {
     return backend.newStream(device());
   }
 
   /**
-   * {@return a new event of this rank's device, for the caller to close} C: {@code
+   * {@return a new event of this rank's device; the caller closes it} C: {@code
    * cudaEventCreateWithFlags}.
    *
    * @throws IllegalStateException if the backend is closed
-   * @throws CudaException if the runtime refuses
+   * @throws CudaException if the CUDA runtime reports an error
    */
   public Event newEvent() {
     return backend.newEvent(device());
   }
 
   /**
-   * Allocates memory of this rank's device, for the caller to close. Its contents are undefined. C:
-   * {@code cudaMalloc}.
+   * Allocates memory of this rank's device. Its contents are undefined. C: {@code cudaMalloc}.
    *
    * @param type the type of the elements
-   * @param count how many elements; 0 or more
-   * @return the buffer, which owns its memory
-   * @throws IllegalArgumentException if the count is out of its range
+   * @param count the number of elements; 0 or more
+   * @return the buffer, which owns its memory; the caller closes it
+   * @throws IllegalArgumentException if the count is out of range
    * @throws IllegalStateException if the backend is closed
    * @throws CudaException if there is not enough memory on the device
    */
@@ -149,13 +161,13 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Reduces all ranks' data; every rank gets the result. C: {@code ncclAllReduce}.
+   * Reduces the data of all ranks and writes the result on every rank. C: {@code ncclAllReduce}.
    *
    * @param send this rank's data, {@code count} elements
-   * @param recv where the result goes, {@code count} elements; in-place if it is the same memory as
+   * @param recv the destination, {@code count} elements; in-place if it is the same memory as
    *     {@code send}
-   * @param op how elements are combined
-   * @param stream the stream that orders the operation, of this rank's device
+   * @param op the operator that combines the elements
+   * @param stream the stream that orders the operation; a stream of this rank's device
    */
   public void allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
     core.checkUsable(send, "send");
@@ -172,12 +184,12 @@ public final class Communicator implements AutoCloseable {
   /**
    * Copies the root's data to every rank. C: {@code ncclBroadcast}.
    *
-   * @param send the root's data, {@code count} elements; on other ranks it is not read and may be
+   * @param send the root's data, {@code count} elements; ignored on other ranks, where it may be
    *     null
-   * @param recv where the data goes, {@code count} elements; in-place if it is the same memory as
+   * @param recv the destination, {@code count} elements; in-place if it is the same memory as
    *     {@code send}
-   * @param root the rank whose data it is
-   * @param stream the stream that orders the operation, of this rank's device
+   * @param root the rank that provides the data
+   * @param stream the stream that orders the operation; a stream of this rank's device
    */
   public void broadcast(Buffer send, Buffer recv, int root, Stream stream) {
     core.checkConnected();
@@ -196,9 +208,9 @@ public final class Communicator implements AutoCloseable {
    * Copies the root's data to every rank, in place. C: {@code ncclBroadcast} (and the older {@code
    * ncclBcast}).
    *
-   * @param buffer the root's data, and on the other ranks where it goes; {@code count} elements
-   * @param root the rank whose data it is
-   * @param stream the stream that orders the operation, of this rank's device
+   * @param buffer the data on the root, the destination on the other ranks; {@code count} elements
+   * @param root the rank that provides the data
+   * @param stream the stream that orders the operation; a stream of this rank's device
    */
   public void broadcast(Buffer buffer, int root, Stream stream) {
     core.checkConnected();
@@ -209,14 +221,14 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Reduces all ranks' data; the root gets the result. C: {@code ncclReduce}.
+   * Reduces the data of all ranks and writes the result on the root. C: {@code ncclReduce}.
    *
    * @param send this rank's data, {@code count} elements
-   * @param recv where the result goes on the root, {@code count} elements; in-place if it is the
-   *     same memory as {@code send}. On other ranks it is not written and may be null
-   * @param op how elements are combined
-   * @param root the rank that gets the result
-   * @param stream the stream that orders the operation, of this rank's device
+   * @param recv the destination on the root, {@code count} elements; in-place if it is the same
+   *     memory as {@code send}. Ignored on other ranks, where it may be null
+   * @param op the operator that combines the elements
+   * @param root the rank that receives the result
+   * @param stream the stream that orders the operation; a stream of this rank's device
    */
   public void reduce(Buffer send, Buffer recv, ReduceOp op, int root, Stream stream) {
     core.checkConnected();
@@ -236,9 +248,9 @@ public final class Communicator implements AutoCloseable {
    * Gathers every rank's data on every rank, in rank order. C: {@code ncclAllGather}.
    *
    * @param send this rank's data, {@code count} elements
-   * @param recv where all data goes, {@code size() * count} elements; in-place if {@code send} is
-   *     its slice at {@code rank() * count}
-   * @param stream the stream that orders the operation, of this rank's device
+   * @param recv the destination of all data, {@code size() * count} elements; in-place if {@code
+   *     send} is its slice at {@code rank() * count}
+   * @param stream the stream that orders the operation; a stream of this rank's device
    */
   public void allGather(Buffer send, Buffer recv, Stream stream) {
     core.checkConnected();
@@ -252,14 +264,14 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Reduces all ranks' data; every rank gets its own slice of the result. C: {@code
+   * Reduces the data of all ranks and writes on each rank its own slice of the result. C: {@code
    * ncclReduceScatter}.
    *
    * @param send this rank's data, {@code size() * count} elements
-   * @param recv where slice {@code rank()} of the result goes, {@code count} elements; in-place if
-   *     it is the slice of {@code send} at {@code rank() * count}
-   * @param op how elements are combined
-   * @param stream the stream that orders the operation, of this rank's device
+   * @param recv the destination of slice {@code rank()} of the result, {@code count} elements;
+   *     in-place if it is the slice of {@code send} at {@code rank() * count}
+   * @param op the operator that combines the elements
+   * @param stream the stream that orders the operation; a stream of this rank's device
    */
   public void reduceScatter(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
     core.checkConnected();
@@ -274,13 +286,13 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Sends slice r of this rank's data to rank r, and puts what rank r sends into slice r. It has no
-   * in-place form. C: {@code ncclAlltoAll}, from NCCL 2.28 on; with an older library grouped sends
-   * and receives.
+   * Sends slice r of this rank's data to rank r, and receives the data from rank r into slice r.
+   * There is no in-place form. C: {@code ncclAlltoAll}, from NCCL 2.28 on; with an older library
+   * grouped sends and receives.
    *
    * @param send this rank's data, {@code size() * count} elements
-   * @param recv where the data of all ranks goes, {@code size() * count} elements
-   * @param stream the stream that orders the operation, of this rank's device
+   * @param recv the destination of all ranks' data, {@code size() * count} elements
+   * @param stream the stream that orders the operation; a stream of this rank's device
    */
   public void allToAll(Buffer send, Buffer recv, Stream stream) {
     core.checkConnected();
@@ -307,11 +319,11 @@ public final class Communicator implements AutoCloseable {
    * with an older library grouped sends and receives.
    *
    * @param send this rank's data, {@code count} elements
-   * @param recv where all data goes on the root, {@code size() * count} elements; in-place if the
-   *     root's {@code send} is its slice at {@code root * count}. On other ranks it is not written
-   *     and may be null
-   * @param root the rank that gets the data
-   * @param stream the stream that orders the operation, of this rank's device
+   * @param recv the destination of all data on the root, {@code size() * count} elements; in-place
+   *     if the root's {@code send} is its slice at {@code root * count}. Ignored on other ranks,
+   *     where it may be null
+   * @param root the rank that receives the data
+   * @param stream the stream that orders the operation; a stream of this rank's device
    */
   public void gather(Buffer send, Buffer recv, int root, Stream stream) {
     core.checkConnected();
@@ -335,15 +347,15 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Gives every rank its own slice of the root's data. C: {@code ncclScatter}, from NCCL 2.28 on;
+   * Sends each rank its own slice of the root's data. C: {@code ncclScatter}, from NCCL 2.28 on;
    * with an older library grouped sends and receives.
    *
-   * @param send the root's data, {@code size() * count} elements; on other ranks it is not read and
+   * @param send the root's data, {@code size() * count} elements; ignored on other ranks, where it
    *     may be null
-   * @param recv where this rank's slice goes, {@code count} elements; in-place if the root's {@code
-   *     recv} is the slice of {@code send} at {@code root * count}
-   * @param root the rank whose data it is
-   * @param stream the stream that orders the operation, of this rank's device
+   * @param recv the destination of this rank's slice, {@code count} elements; in-place if the
+   *     root's {@code recv} is the slice of {@code send} at {@code root * count}
+   * @param root the rank that provides the data
+   * @param stream the stream that orders the operation; a stream of this rank's device
    */
   public void scatter(Buffer send, Buffer recv, int root, Stream stream) {
     core.checkConnected();
@@ -367,13 +379,14 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Sends data to one peer, which receives it with {@link #recv}. A stream stops at a send until
-   * the peer receives; what must progress together belongs into one {@link Group}. C: {@code
-   * ncclSend}.
+   * Sends data to one peer, which receives it with {@link #recv}. A send blocks the stream until
+   * the peer receives; operations that must progress together belong in one {@link Group}. C:
+   * {@code ncclSend}.
    *
    * @param buffer the data, {@code count} elements
-   * @param peer the rank that receives; sending to oneself needs a receive in the same group
-   * @param stream the stream that orders the operation, of this rank's device
+   * @param peer the rank that receives; a send to this rank itself needs a receive in the same
+   *     group
+   * @param stream the stream that orders the operation; a stream of this rank's device
    */
   public void send(Buffer buffer, int peer, Stream stream) {
     core.checkConnected();
@@ -386,9 +399,9 @@ public final class Communicator implements AutoCloseable {
    * Receives data from one peer, which sends the same type and count with {@link #send}. C: {@code
    * ncclRecv}.
    *
-   * @param buffer where the data goes, {@code count} elements
+   * @param buffer the destination, {@code count} elements
    * @param peer the rank that sends
-   * @param stream the stream that orders the operation, of this rank's device
+   * @param stream the stream that orders the operation; a stream of this rank's device
    */
   public void recv(Buffer buffer, int peer, Stream stream) {
     core.checkConnected();
@@ -398,12 +411,12 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Creates an operator that multiplies each rank's data with that rank's scalar, then sums. C:
+   * Creates an operator that multiplies each rank's data by that rank's scalar and then sums. C:
    * {@code ncclRedOpCreatePreMulSum}, from NCCL 2.11 on.
    *
-   * @param type the type of the data that it will reduce
+   * @param type the type of the data to reduce
    * @param scalar this rank's factor, rounded to the type as {@link DataType#set} does
-   * @return the operator, for the caller to close before the communicator
+   * @return the operator; the caller closes it before the communicator
    */
   public ReduceOp.PreMulSum newPreMulSum(DataType type, double scalar) {
     Objects.requireNonNull(type, "type");
@@ -416,9 +429,9 @@ public final class Communicator implements AutoCloseable {
    * memory when a reduction runs. C: {@code ncclRedOpCreatePreMulSum} with {@code
    * ncclScalarDevice}.
    *
-   * @param scalar one element, of the type that the operator will reduce; it stays open until the
-   *     stream has passed the last reduction that uses the operator
-   * @return the operator, for the caller to close before the communicator
+   * @param scalar one element, of the type that the operator will reduce; keep it open until the
+   *     stream has completed the last reduction that uses the operator
+   * @return the operator; the caller closes it before the communicator
    */
   public ReduceOp.PreMulSum newPreMulSum(Buffer scalar) {
     core.checkUsable(scalar, "scalar");
@@ -430,22 +443,23 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Makes a new communicator of all ranks that pass the same color. Every rank of this communicator
+   * Creates a communicator of all ranks that pass the same color. Every rank of this communicator
    * calls {@code split} or {@link #splitNoColor}. C: {@code ncclCommSplit}, from NCCL 2.18 on.
    *
-   * @param color 0 or more: ranks of one color are together
+   * @param color the new communicator to join; 0 or more
    * @param key orders the new ranks; equal keys keep the order of this communicator
-   * @param childConfig the new communicator's configuration; a device is not allowed in it, this
-   *     rank's is kept
-   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   * @param childConfig the new communicator's configuration; its device, if set, must be this
+   *     rank's device
+   * @return the new communicator; the caller closes it; in a {@link Group} it is usable once the
    *     group has ended
-   * @throws IllegalArgumentException if the color is negative or the device is another
+   * @throws IllegalArgumentException if the color is negative, or {@code childConfig} has another
+   *     device
    * @throws IllegalStateException if this communicator is not open, or this thread's group holds
    *     operations or another split of this communicator
    * @throws NcclTimeoutException if not all ranks called in time
-   * @throws NcclException if the library failed
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
-   *     it stays
+   * @throws NcclException if the library reports an error
+   * @throws java.util.concurrent.CancellationException if the waiting thread is interrupted; its
+   *     interrupt status stays set
    */
   public Communicator split(int color, int key, CommunicatorConfig childConfig) {
     return children
@@ -454,12 +468,13 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Makes a new communicator as {@link #split(int, int, CommunicatorConfig)} does, with this one's
-   * configuration and with what that throws. C: {@code ncclCommSplit}, from NCCL 2.18 on.
+   * Creates a communicator as {@link #split(int, int, CommunicatorConfig)} does, with the
+   * configuration of this one. Throws the same exceptions. C: {@code ncclCommSplit}, from NCCL 2.18
+   * on.
    *
-   * @param color 0 or more: ranks of one color are together
+   * @param color the new communicator to join; 0 or more
    * @param key orders the new ranks; equal keys keep the order of this communicator
-   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   * @return the new communicator; the caller closes it; in a {@link Group} it is usable once the
    *     group has ended
    */
   public Communicator split(int color, int key) {
@@ -467,8 +482,8 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Takes part in a split that gives this rank no new communicator. C: {@code ncclCommSplit} with
-   * {@code NCCL_SPLIT_NOCOLOR}.
+   * Takes part in a split without joining a new communicator. C: {@code ncclCommSplit} with {@code
+   * NCCL_SPLIT_NOCOLOR}.
    *
    * @throws IllegalStateException as {@link #split(int, int, CommunicatorConfig)} does
    * @throws NcclException as {@link #split(int, int, CommunicatorConfig)} does
@@ -478,35 +493,36 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Makes a new communicator of this one's ranks but some, which keep their order. The survivors
-   * call it, all with the same ranks and mode; the excluded ranks do not, and may be gone. This is
-   * how a program goes on after it has lost ranks: see {@link ShrinkMode#ABORT_FIRST}, and {@link
-   * NcclException#failedRanks} for which ranks those are. C: {@code ncclCommShrink}, from NCCL 2.27
-   * on.
+   * Creates a communicator without some of this one's ranks; the remaining ranks keep their order.
+   * All survivors call this method, with the same ranks and mode. The excluded ranks do not call it
+   * and may have exited. A program uses this to continue after losing ranks: see {@link
+   * ShrinkMode#ABORT_FIRST}, and {@link NcclException#failedRanks} for the ranks to exclude. C:
+   * {@code ncclCommShrink}, from NCCL 2.27 on.
    *
-   * <p>It waits for the other survivors for the timeout of {@code childConfig}. A rank that learns
-   * of a loss only by a time-out of its own calls it that much later, so give {@code childConfig} a
-   * longer timeout.
+   * <p>It waits for the other survivors until the timeout of {@code childConfig} expires. A rank
+   * that detects a loss only by a timeout calls this method that much later, so give {@code
+   * childConfig} a longer timeout.
    *
-   * <p>On the reference, the call fails on every survivor if one of them dies or fails before all
-   * have connected. They then call it again on this communicator, and exclude the lost ranks too.
+   * <p>On the reference backend, the call fails on every survivor if one of them exits or fails
+   * before all have connected. The survivors then call it again on this communicator and exclude
+   * those ranks too.
    *
-   * @param excludedRanks the ranks that are left out, at least one, not this one and not all; the
-   *     set is not kept
-   * @param mode what becomes of this communicator's operations
-   * @param childConfig the new communicator's configuration; a device is not allowed in it, this
-   *     rank's is kept
-   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   * @param excludedRanks the ranks to exclude: at least one, and not this one; the set is copied
+   * @param mode whether this communicator's operations are finished or aborted first
+   * @param childConfig the new communicator's configuration; its device, if set, must be this
+   *     rank's device
+   * @return the new communicator; the caller closes it; in a {@link Group} it is usable once the
    *     group has ended
-   * @throws IllegalArgumentException if a rank is out of its range, this rank is among them, there
-   *     is none, or the device is another
+   * @throws IllegalArgumentException if {@code excludedRanks} is empty, contains this rank or a
+   *     rank that is out of range, or {@code childConfig} has another device
    * @throws IllegalStateException if this communicator is not open, or this thread's group holds
    *     operations or another child of this communicator
-   * @throws NcclTimeoutException if operations did not finish, or not all survivors called, in time
-   * @throws NcclException if the library failed
+   * @throws NcclTimeoutException if operations did not finish, or not all survivors called, within
+   *     the timeout
+   * @throws NcclException if the library reports an error
    * @throws UnsupportedNcclVersionException if the library is too old
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
-   *     it stays
+   * @throws java.util.concurrent.CancellationException if the waiting thread is interrupted; its
+   *     interrupt status stays set
    */
   public Communicator shrink(
       Set<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig) {
@@ -520,13 +536,12 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Makes a new communicator as {@link #shrink(Set, ShrinkMode, CommunicatorConfig)} does, with
-   * this one's configuration.
+   * Creates a communicator as {@link #shrink(Set, ShrinkMode, CommunicatorConfig)} does, with the
+   * configuration of this one.
    *
-   * @param excludedRanks the ranks that are left out, at least one, not this one and not all; the
-   *     set is not kept
-   * @param mode what becomes of this communicator's operations
-   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   * @param excludedRanks the ranks to exclude: at least one, and not this one; the set is copied
+   * @param mode whether this communicator's operations are finished or aborted first
+   * @return the new communicator; the caller closes it; in a {@link Group} it is usable once the
    *     group has ended
    */
   public Communicator shrink(Set<Integer> excludedRanks, ShrinkMode mode) {
@@ -534,18 +549,19 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Makes the id that new ranks need to join this communicator by {@link Backend#join}. One rank of
-   * this communicator calls it, gives the id to the new ranks (see {@code io.nccl4j.rendezvous}),
-   * and then to its own {@link #grow(int, UniqueId, CommunicatorConfig)}. An id is good for one
-   * grow that has begun, whether that succeeds or not, and there is only one at a time. It first
-   * waits until this rank's streams have passed this communicator's operations; if it is
-   * interrupted, it can be called again. C: {@code ncclCommGetUniqueId}, from NCCL 2.29.2 on.
+   * Creates the id that new ranks need to join this communicator with {@link Backend#join}. One
+   * rank of this communicator calls this method, sends the id to the new ranks (see {@code
+   * io.nccl4j.rendezvous}), and passes it to its own {@link #grow(int, UniqueId,
+   * CommunicatorConfig)}. An id can be used for one grow, whether that succeeds or not, and only
+   * one id can exist at a time. The method first waits until this rank's streams have completed
+   * this communicator's operations; if it is interrupted, it can be called again. C: {@code
+   * ncclCommGetUniqueId}, from NCCL 2.29.2 on.
    *
    * @return the id
-   * @throws IllegalStateException if this communicator carries no operations, or an id has not been
-   *     used yet
-   * @throws NcclTimeoutException if operations did not finish in time
-   * @throws NcclException if the library failed
+   * @throws IllegalStateException if this communicator is not open for operations, or an earlier id
+   *     has not been used yet
+   * @throws NcclTimeoutException if operations did not finish within the timeout
+   * @throws NcclException if the library reports an error
    * @throws UnsupportedNcclVersionException if the library is too old
    */
   public UniqueId newGrowId() {
@@ -553,27 +569,28 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Makes a new communicator of this one's ranks, which keep their numbers, and new ones, on the
-   * rank that made the id. All other ranks of this communicator call {@link #grow(int,
-   * CommunicatorConfig)}, the new ones {@link Backend#join}. It first waits until this rank's
-   * streams have passed this communicator's operations; this communicator stays as it was. C:
-   * {@code ncclCommGrow}, from NCCL 2.29.2 on.
+   * Creates a larger communicator, on the rank that created the id. The ranks of this communicator
+   * keep their numbers. All other ranks of this communicator call {@link #grow(int,
+   * CommunicatorConfig)}, the new ranks call {@link Backend#join}. The method first waits until
+   * this rank's streams have completed this communicator's operations; this communicator remains
+   * usable. C: {@code ncclCommGrow}, from NCCL 2.29.2 on.
    *
    * @param newSize the number of ranks of the new communicator, more than {@link #size}
-   * @param id what this communicator's {@link #newGrowId} gave last
-   * @param childConfig the new communicator's configuration; a device is not allowed in it, this
-   *     rank's is kept
-   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   * @param id the last id that {@link #newGrowId} of this communicator returned
+   * @param childConfig the new communicator's configuration; its device, if set, must be this
+   *     rank's device
+   * @return the new communicator; the caller closes it; in a {@link Group} it is usable once the
    *     group has ended
-   * @throws IllegalArgumentException if the size is too small, the id another, or the device
-   *     another
-   * @throws IllegalStateException if this communicator carries no operations, or this thread's
+   * @throws IllegalArgumentException if {@code newSize} is too small, {@code id} is not the last id
+   *     of {@link #newGrowId}, or {@code childConfig} has another device
+   * @throws IllegalStateException if this communicator is not open for operations, or this thread's
    *     group holds operations or another child of this communicator
-   * @throws NcclTimeoutException if operations did not finish, or not all ranks came, in time
-   * @throws NcclException if the library failed
+   * @throws NcclTimeoutException if operations did not finish, or not all ranks joined, within the
+   *     timeout
+   * @throws NcclException if the library reports an error
    * @throws UnsupportedNcclVersionException if the library is too old
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
-   *     it stays
+   * @throws java.util.concurrent.CancellationException if the waiting thread is interrupted; its
+   *     interrupt status stays set
    */
   public Communicator grow(int newSize, UniqueId id, CommunicatorConfig childConfig) {
     return children
@@ -582,14 +599,14 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Makes a new communicator as {@link #grow(int, UniqueId, CommunicatorConfig)} does, on the ranks
-   * that did not make the id, and with what that throws. C: {@code ncclCommGrow}, from NCCL 2.29.2
-   * on.
+   * Creates a larger communicator as {@link #grow(int, UniqueId, CommunicatorConfig)} does, on the
+   * ranks that did not create the id. Throws the same exceptions. C: {@code ncclCommGrow}, from
+   * NCCL 2.29.2 on.
    *
    * @param newSize the number of ranks of the new communicator, more than {@link #size}
-   * @param childConfig the new communicator's configuration; a device is not allowed in it, this
-   *     rank's is kept
-   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   * @param childConfig the new communicator's configuration; its device, if set, must be this
+   *     rank's device
+   * @return the new communicator; the caller closes it; in a {@link Group} it is usable once the
    *     group has ended
    */
   public Communicator grow(int newSize, CommunicatorConfig childConfig) {
@@ -599,12 +616,12 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Makes a larger communicator as {@link #grow(int, UniqueId, CommunicatorConfig)} does, with this
-   * one's configuration.
+   * Creates a larger communicator as {@link #grow(int, UniqueId, CommunicatorConfig)} does, with
+   * the configuration of this one.
    *
    * @param newSize the number of ranks, old and new
-   * @param id what {@link #newGrowId} returned on this rank
-   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   * @param id the id that {@link #newGrowId} returned on this rank
+   * @return the new communicator; the caller closes it; in a {@link Group} it is usable once the
    *     group has ended
    */
   public Communicator grow(int newSize, UniqueId id) {
@@ -612,11 +629,11 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Makes a larger communicator as {@link #grow(int, CommunicatorConfig)} does, with this one's
-   * configuration.
+   * Creates a larger communicator as {@link #grow(int, CommunicatorConfig)} does, with the
+   * configuration of this one.
    *
    * @param newSize the number of ranks, old and new
-   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   * @return the new communicator; the caller closes it; in a {@link Group} it is usable once the
    *     group has ended
    */
   public Communicator grow(int newSize) {
@@ -624,9 +641,9 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * {@return what has failed since the communicator was made, or nothing: the network, a peer, a
-   * kernel} After a failure, {@link #abort} every rank's communicator. C: {@code
-   * ncclCommGetAsyncError}.
+   * {@return the failure detected since the communicator was created, such as a network, peer or
+   * kernel failure, or empty} After a failure, {@link #abort} the communicator of every rank. C:
+   * {@code ncclCommGetAsyncError}.
    *
    * @throws IllegalStateException if the communicator is not connected yet, aborted or closed
    */
@@ -638,30 +655,33 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Ends this communicator at once, and with it every operation on it that is enqueued or running
-   * here, and every {@link Graph} that has any; their streams go on. Safe from any thread, also
-   * while another one waits inside this communicator. Idempotent; after an {@link Error}, such as
-   * an {@link OutOfMemoryError}, from {@code abort} or {@link #close}, another call ends what that
-   * one has not. C: {@code ncclCommAbort}.
+   * Ends this communicator at once, together with all its operations that are enqueued or running
+   * in this process and every {@link Graph} that contains one. The streams stay usable. May be
+   * called from any thread, also while another thread waits in this communicator. Idempotent; if
+   * {@code abort} or {@link #close} threw an {@link Error} such as an {@link OutOfMemoryError},
+   * another call completes the cleanup. C: {@code ncclCommAbort}.
    *
-   * @throws CudaException if a graph could not be destroyed, after having aborted
+   * @throws CudaException if a graph could not be destroyed; the communicator is aborted
+   *     nevertheless
    */
   public void abort() {
     core.abort();
   }
 
   /**
-   * Finishes what is enqueued, ends the {@link Graph}s of this communicator's operations that are
-   * still open, tells the peers, and frees what the communicator holds. Every rank closes its end.
-   * Each wait, for a stream with its operations and then for the peers, lasts for at most the
-   * configured timeout; then it aborts. After a failure it aborts and tells it. An interrupt is
-   * kept for later. One that is not connected yet is aborted. Idempotent; after {@link #abort}
-   * there is nothing left to do. C: {@code ncclCommFinalize}, {@code ncclCommDestroy}.
+   * Waits for enqueued operations, ends the open {@link Graph}s that contain operations of this
+   * communicator, notifies the peers, and frees the communicator's resources. Every rank closes its
+   * communicator. Each wait, for a stream with its operations and then for the peers, is limited by
+   * the configured timeout; when it expires, the communicator is aborted. After a failure, the
+   * communicator is aborted and the failure is thrown. The waits are not interruptible; the
+   * interrupt status is kept. A communicator that is not connected yet is aborted. Idempotent; has
+   * no effect after {@link #abort}. C: {@code ncclCommFinalize}, {@code ncclCommDestroy}.
    *
-   * @throws IllegalStateException if this thread is capturing a graph; nothing is done then
-   * @throws NcclTimeoutException if the time has passed, after having aborted
-   * @throws NcclException if an operation or the library failed, after having aborted
-   * @throws CudaException if work on a stream that carries its operations failed
+   * @throws IllegalStateException if this thread is capturing a graph; the communicator is not
+   *     closed then
+   * @throws NcclTimeoutException if the timeout expires; the communicator is then aborted
+   * @throws NcclException if an operation or the library failed; the communicator is then aborted
+   * @throws CudaException if work failed on a stream that has operations of this communicator
    */
   @Override
   public void close() {
@@ -674,9 +694,9 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * {@return whether this communicator's operations were ended without being finished: by {@link
-   * #abort}, by a {@link ShrinkMode#ABORT_FIRST shrink}, because connecting it failed, or, on NCCL,
-   * because it was revoked or closing it failed}
+   * {@return whether this communicator's operations were ended before they completed: by {@link
+   * #abort}, by a {@link ShrinkMode#ABORT_FIRST shrink}, because connecting failed, or, on NCCL,
+   * because the communicator was revoked or closing it failed}
    */
   public boolean isAborted() {
     return core.isAborted();
@@ -735,9 +755,10 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Connects in a thread of its own.
+   * Connects in a new thread.
    *
-   * @return a stage that nothing else can complete, and that fails with why there is no connection
+   * @return a stage that only this operation completes; it fails with the exception that {@code
+   *     connect} throws
    * @throws IllegalStateException if this thread has a group open
    */
   CompletionStage<Communicator> connectInBackground() {

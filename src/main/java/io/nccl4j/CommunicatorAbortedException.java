@@ -3,21 +3,20 @@ package io.nccl4j;
 import java.util.Set;
 
 /**
- * A wait ended because {@link Communicator#abort} was called on its communicator, by this thread or
- * another.
+ * Thrown by a wait that ended because {@link Communicator#abort} was called on its communicator, by
+ * this or another thread.
  */
 public class CommunicatorAbortedException extends NcclException {
   private static final long serialVersionUID = 1;
 
-  /** The communicator that was aborted. */
+  /** The aborted communicator. */
   private final String communicator;
 
   /**
-   * Describes one wait that an abort ended.
+   * Creates an exception for a wait that an abort ended.
    *
    * @param function the function that was waiting
-   * @param communicator the communicator that was aborted, as {@link Communicator#toString} gives
-   *     it
+   * @param communicator the aborted communicator, as {@link Communicator#toString} returns it
    */
   public CommunicatorAbortedException(String function, String communicator) {
     super(
@@ -29,7 +28,7 @@ public class CommunicatorAbortedException extends NcclException {
     this.communicator = communicator;
   }
 
-  /** {@return the communicator that was aborted, as {@link Communicator#toString} gives it} */
+  /** {@return the aborted communicator, as {@link Communicator#toString} returns it} */
   public final String communicator() {
     return communicator;
   }

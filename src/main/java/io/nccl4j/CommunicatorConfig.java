@@ -6,33 +6,45 @@ import java.util.Objects;
 import java.util.OptionalInt;
 
 /**
- * How a communicator is to be made. Immutable: each {@code with} method returns a changed copy.
+ * The configuration of a communicator.
  *
- * @param blocking whether calls return only when NCCL has finished their host side. A non-blocking
- *     communicator waits for the same state, but in nccl4j, with the deadline of {@code timeout} at
- *     each step and so that {@link Communicator#abort} can end it; NCCL pays for that with a thread
- *     per launch. With NCCL, {@code NCCL_COMM_BLOCKING=0} or {@code 1} in the environment wins over
- *     it. C: {@code ncclConfig_t.blocking}
- * @param timeout the longest wait for a silent peer: making, splitting, aborting and closing a
- *     communicator, closing a stream that carries its operations, each call that enqueues one (on a
- *     blocking communicator from NCCL 2.28.7 on, and it is then aborted), and on the reference
- *     backend each wait inside an operation. Positive
- * @param device which device of the backend the rank uses; if empty, {@code rank % deviceCount}, or
- *     where {@code io.nccl4j.rendezvous} knows the rank's number on its host, what that implies
- * @param name what the communicator is called in logs and traces, or an empty string. C: {@code
- *     ncclConfig_t.commName}, from NCCL 2.27 on; an older one is made without, and a warning says
- *     so
+ * {@snippet :
+ * CommunicatorConfig config =
+ *     CommunicatorConfig.defaults()
+ *         .withTimeout(Duration.ofMinutes(2))
+ *         .withDevice(localRank)
+ *         .withName("gradients");
+ * }
+ *
+ * <p>Immutable: each {@code with} method returns a changed copy.
+ *
+ * @param blocking whether NCCL calls return only when their host side has finished. With a
+ *     non-blocking communicator, nccl4j waits for the same state, but with {@code timeout} as the
+ *     limit of each step, and {@link Communicator#abort} can end the wait; the cost is a thread per
+ *     launch in NCCL. The environment variable {@code NCCL_COMM_BLOCKING}, set to {@code 0} or
+ *     {@code 1}, overrides this value with NCCL. C: {@code ncclConfig_t.blocking}
+ * @param timeout the maximum time to wait for a peer that does not respond: when creating,
+ *     splitting, aborting and closing a communicator, when closing a stream that has its
+ *     operations, in each call that enqueues an operation (on a blocking communicator from NCCL
+ *     2.28.7 on, which is then aborted), and on the reference backend in each wait inside an
+ *     operation. Positive
+ * @param device the device of the backend that the rank uses; if empty, {@code rank % deviceCount},
+ *     or the device that {@code io.nccl4j.rendezvous} derives from the rank's number on its host,
+ *     if it knows that number
+ * @param name the name of the communicator in logs and traces, or an empty string. C: {@code
+ *     ncclConfig_t.commName}, from NCCL 2.27 on; with an older library the name is omitted and a
+ *     warning is logged
  */
 public record CommunicatorConfig(
     boolean blocking, Duration timeout, OptionalInt device, String name) {
-  // More nanoseconds than this do not fit into the clock that waits are measured with.
+  // Longer timeouts would overflow the nanosecond clock.
   private static final Duration LONGEST = Duration.ofDays(36_500);
 
   private static final CommunicatorConfig DEFAULTS =
       new CommunicatorConfig(true, Duration.ofSeconds(30), OptionalInt.empty(), "");
 
   /**
-   * Checks the values.
+   * Validates the values.
    *
    * @throws IllegalArgumentException if the timeout is not positive or over 36500 days, the device
    *     is negative, or the name contains a NUL character
@@ -50,13 +62,13 @@ public record CommunicatorConfig(
           "device is " + device.getAsInt() + "; devices are numbered from 0");
     }
     if (name.indexOf('\0') >= 0) {
-      throw new IllegalArgumentException("name contains a NUL character; C strings cannot");
+      throw new IllegalArgumentException("name contains a NUL character, which is not allowed");
     }
   }
 
   /**
-   * {@return the configuration that suits most programs: blocking, 30 seconds, the device that the
-   * rank implies, no name}
+   * {@return the default configuration: blocking, a timeout of 30 seconds, the device that the rank
+   * implies, no name}
    */
   public static CommunicatorConfig defaults() {
     return DEFAULTS;
@@ -65,16 +77,16 @@ public record CommunicatorConfig(
   /**
    * {@return a copy that is blocking or not}
    *
-   * @param value whether calls return only when NCCL has finished their host side
+   * @param value whether NCCL calls return only when their host side has finished
    */
   public CommunicatorConfig withBlocking(boolean value) {
     return new CommunicatorConfig(value, timeout, device, name);
   }
 
   /**
-   * {@return a copy with another deadline}
+   * {@return a copy with another timeout}
    *
-   * @param value the longest wait for a silent peer; positive
+   * @param value the maximum time to wait for a peer that does not respond; positive
    * @throws IllegalArgumentException if the value is not allowed
    */
   public CommunicatorConfig withTimeout(Duration value) {
@@ -82,7 +94,7 @@ public record CommunicatorConfig(
   }
 
   /**
-   * {@return a copy for a given device}
+   * {@return a copy with a device}
    *
    * @param value the index of the device, from 0
    * @throws IllegalArgumentException if the value is not allowed

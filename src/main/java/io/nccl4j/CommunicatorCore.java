@@ -24,12 +24,12 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Function;
 
 /**
- * What stands behind a {@link Communicator}: whose rank it is, its driver, how it is connected,
- * which states it goes through, which streams and graphs have its operations, and how it ends.
- * Whatever else this package keeps of a communicator is this and not the public class.
+ * The state of a {@link Communicator}: its rank and driver, its life cycle, and the streams and
+ * graphs that have its operations. Other classes of this package refer to this class instead of the
+ * public one.
  */
 final class CommunicatorCore implements CommunicatorContext, StreamUser {
-  /** Only a connected communicator carries operations. */
+  /** The life cycle; operations are accepted only in state CONNECTED. */
   private enum State {
     UNCONNECTED,
     CONNECTED,
@@ -38,7 +38,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     ABORTED,
     CLOSED;
 
-    /** Whether there is something to close. */
+    /** Returns whether the communicator can be closed. */
     boolean isOpen() {
       return this == CONNECTED || this == SUSPENDED || this == REVOKED;
     }
@@ -55,20 +55,18 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private final OperationNumbers numbers = new OperationNumbers(this);
   private final GrowId growId = new GrowId(this);
 
-  // Those of the streams that carry its operations. They do not keep a stream that was forgotten.
-  private final Set<StreamFence> carriers = ConcurrentHashMap.newKeySet();
-  // What ends the graphs that are open. A library may wait for that before it ends the
-  // communicator.
+  // The fences of the streams that have its operations; they hold their streams weakly.
+  private final Set<StreamFence> usedStreams = ConcurrentHashMap.newKeySet();
+  // End the open graphs. A library may wait for that before it ends the communicator.
   private final Set<Runnable> graphEnds = ConcurrentHashMap.newKeySet();
   private volatile State state = State.UNCONNECTED;
   private volatile boolean aborted;
-  private volatile boolean stuck;
-  // Whether an Error has kept a close or an abort from ending the connection; another abort goes
-  // on.
-  private volatile boolean unended;
+  private volatile boolean stranded;
+  // Whether a close or an abort was cut short by an Error; another abort continues it.
+  private volatile boolean endIncomplete;
   private boolean failureReported;
 
-  // What recordings know it by: the same on every rank.
+  // The identity in recordings, the same on every rank.
   private CommunicatorLineage lineage;
   private volatile String identity = "";
   private volatile int firstRank = -1;
@@ -78,12 +76,12 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private Object owner;
 
   /**
-   * Makes one that is to be connected.
+   * Creates the state of an unconnected communicator.
    *
-   * @param rank this rank, or -1 where only connecting will tell
-   * @param size the number of ranks, or -1 where only connecting will tell
-   * @param origin how it comes to be
-   * @param driver makes its driver
+   * @param rank this rank, or -1 if connecting determines it
+   * @param size the number of ranks, or -1 if connecting determines it
+   * @param lineage how the communicator is created
+   * @param driver creates its driver
    */
   CommunicatorCore(
       BackendDriver backend,
@@ -91,7 +89,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       int device,
       int rank,
       int size,
-      CommunicatorLineage origin,
+      CommunicatorLineage lineage,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     this.backend = backend;
     this.config = config;
@@ -100,13 +98,13 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     this.deviceKey = deviceType.deviceKey(device);
     this.rank = rank;
     this.size = size;
-    this.lineage = origin;
+    this.lineage = lineage;
     this.driver = driver.apply(this);
   }
 
   /**
-   * Sets the public object, which is kept until it is connected. A leak is reported if it becomes
-   * unreachable after that and before it was closed or aborted.
+   * Sets the public object, which is kept reachable until it is connected. After that, a leak is
+   * reported if it becomes unreachable without having been closed or aborted.
    */
   void owner(Object publicObject) {
     owner = publicObject;
@@ -156,12 +154,12 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     return config.timeout();
   }
 
-  /** Returns the numbers of its operations. */
+  /** Returns the sequence numbers of its operations. */
   OperationNumbers numbers() {
     return numbers;
   }
 
-  /** Returns the id that waits for its grow. */
+  /** Returns the state of the id for the next grow. */
   GrowId growId() {
     return growId;
   }
@@ -186,7 +184,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     checkBuffer(buffer, argument);
   }
 
-  /** Throws unless the buffer is one that this rank can use now. */
+  /** Throws unless this rank can use the buffer now. */
   void checkBuffer(Buffer buffer, String argument) {
     Objects.requireNonNull(buffer, argument);
     if (!buffer.isAt(deviceKey)) {
@@ -194,7 +192,9 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
   }
 
-  /** Tells a buffer that is closed from one of any device, which is all right, and of another. */
+  /**
+   * Throws if the buffer is closed or belongs to another device; accepts host memory of any device.
+   */
   private void checkElsewhere(Buffer buffer, String argument) {
     buffer.checkOpen(argument);
     if (!buffer.usableOn(deviceType, device)) {
@@ -209,36 +209,36 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
   }
 
-  /** Returns how this communicator comes to be, or null if it is connected already. */
+  /** Returns how this communicator is created, or null if it is already connected. */
   CommunicatorLineage lineage() {
     return lineage;
   }
 
-  /** Returns the name that this communicator has in recordings, the same on every rank. */
+  /** Returns the identity of this communicator in recordings, the same on every rank. */
   String identity() {
     return identity;
   }
 
-  /** Returns this rank's number in the communicator from which this one descends. */
+  /** Returns this rank's number in the first ancestor of this communicator. */
   int firstRank() {
     return firstRank < 0 ? rank() : firstRank;
   }
 
-  /** Returns the number, from 1, of what is made of this communicator in some way. */
+  /** Counts a child; returns its number, from 1, among the children of the same kind. */
   int countChild(CommunicatorLineage child) {
     synchronized (children) {
       return children.merge(child.kind(), 1, Integer::sum);
     }
   }
 
-  /** Connects, or throws why there is no connection. */
+  /** Connects, or throws the reason of the failure. */
   void connect() {
     identity = lineage.identity();
     firstRank = lineage.parent() == null ? -1 : lineage.parent().firstRank();
     try {
       FlightRecorderEvents.step(this, lineage.step(), this::connectOrAbort);
     } finally {
-      // A parent need not live as long as its children.
+      // Children must not keep their parent reachable.
       lineage = null;
       owner = null;
     }
@@ -251,7 +251,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       }
       driver.connect();
       if (size >= 0) {
-        // A split that leaves this rank out makes nothing to close.
+        // A split without a color for this rank creates nothing to close.
         leak.watch(owner, toString());
       }
     } catch (Throwable failure) {
@@ -272,9 +272,9 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   /**
-   * Connects several at the same time, since each may wait for the others. When one fails, all are
-   * aborted at once and its failure comes out: the others would only wait for it. What they say
-   * later is suppressed in it.
+   * Connects several communicators concurrently, since each may wait for the others. When one
+   * fails, all are aborted, since the others would only wait for it, and its failure is thrown with
+   * later failures suppressed in it.
    */
   static void connectTogether(List<CommunicatorCore> communicators) {
     AtomicReference<Throwable> first = new AtomicReference<>();
@@ -299,13 +299,13 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       try {
         Thread.ofPlatform().daemon().name("nccl4j-connect").start(connect);
       } catch (Throwable failure) {
-        // Those that have begun to connect are aborted below, like after any other failure.
+        // Communicators that have begun to connect are aborted below, as after any other failure.
         first.compareAndSet(null, failure);
         break;
       }
     }
     if (first.get() == null) {
-      // Each rank has its own deadline, so an interrupt is kept and the wait goes on.
+      // Each rank has its own timeout, so this wait ignores interrupts and keeps the status.
       Interrupts.awaitUninterruptibly(connectedOrFailed::await);
     }
     Throwable failure = first.get();
@@ -319,13 +319,13 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     makeSiblings(communicators);
   }
 
-  /** Lets the ranks know each other that one thread has made together. */
-  private static void makeSiblings(List<CommunicatorCore> madeTogether) {
-    for (CommunicatorCore made : madeTogether) {
-      if (made.size > 1) {
-        made.numbers.siblings(
-            madeTogether.stream()
-                .filter(other -> other != made && other.identity.equals(made.identity))
+  /** Links the operation numbers of the ranks that one thread created together. */
+  private static void makeSiblings(List<CommunicatorCore> createdTogether) {
+    for (CommunicatorCore one : createdTogether) {
+      if (one.size > 1) {
+        one.numbers.siblings(
+            createdTogether.stream()
+                .filter(other -> other != one && other.identity.equals(one.identity))
                 .map(CommunicatorCore::numbers)
                 .toList());
       }
@@ -353,8 +353,8 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     return new IllegalStateException("not connected yet, its group has not ended: " + this);
   }
 
-  /** Throws unless others can be made of this communicator. */
-  void checkDivisible() {
+  /** Throws unless child communicators can be created from this communicator. */
+  void checkCanCreateChild() {
     if (state != State.REVOKED) {
       checkConnected();
     }
@@ -417,7 +417,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     return found;
   }
 
-  /** Returns the details of a failure that concerns this communicator. */
+  /** Returns failure details that name this communicator. */
   FailureDetails details() {
     return FailureDetails.of(toString(), new BitSet(), new BitSet());
   }
@@ -428,9 +428,9 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   /**
-   * Says of a failure to launch operations which ones it concerns, unless that is known.
+   * Adds details to a launch failure, unless it already has them.
    *
-   * @param operation the operation, or null where there are several
+   * @param operation the operation, or null if there are several
    * @param number the number of the first collective, or 0
    */
   void describe(Throwable failure, Operation operation, long number) {
@@ -439,43 +439,43 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
   }
 
-  /** Notes that a stream is about to carry operations of this communicator. */
+  /** Records that operations of this communicator are about to be enqueued on a stream. */
   void use(Stream stream) {
     if (!stream.isUsedBy(this)) {
-      carriers.removeIf(known -> !known.alive());
-      carriers.add(stream.fence());
+      usedStreams.removeIf(known -> !known.alive());
+      usedStreams.add(stream.fence());
       stream.usedBy(this);
     }
   }
 
   private List<Stream> streams() {
-    return carriers.stream().map(StreamFence::stream).filter(Objects::nonNull).toList();
+    return usedStreams.stream().map(StreamFence::stream).filter(Objects::nonNull).toList();
   }
 
   @Override
   public void markStranded() {
-    stuck = true;
+    stranded = true;
   }
 
   @Override
   public void awaitStreams(String function) {
-    if (stuck) {
+    if (stranded) {
       throw new NcclTimeoutException(
               function, timeout(), "a stream that was closed before its work was done")
           .initDetails(lastEnqueued());
     }
     for (Stream stream : streams()) {
       if (stream.alive()) {
-        // An abort or a failure of another communicator is that one's to report.
+        // Failures of other communicators are not reported here.
         stream.drain(timeout());
       }
     }
   }
 
   /**
-   * Registers a graph of this communicator's operations, which must not outlive it.
+   * Registers a graph that contains operations of this communicator and must not outlive it.
    *
-   * @param end ends the graph; the same object until {@link #forget}
+   * @param end ends the graph; also passed to {@link #forget}
    */
   void captured(Runnable end) {
     graphEnds.add(end);
@@ -485,7 +485,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
   }
 
-  /** Forgets a graph that has been closed. */
+  /** Unregisters a graph that has been closed. */
   void forget(Runnable end) {
     graphEnds.remove(end);
   }
@@ -498,10 +498,10 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   @Override
   public void abort() {
     synchronized (this) {
-      if ((state == State.CLOSED || state == State.ABORTED) && !unended) {
+      if ((state == State.CLOSED || state == State.ABORTED) && !endIncomplete) {
         return;
       }
-      unended = false;
+      endIncomplete = false;
       aborted = true;
       ending(() -> transitionTo(State.ABORTED));
     }
@@ -509,18 +509,20 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       ending(() -> FlightRecorderEvents.step(this, "abort", this::abortNow));
     } finally {
       if (streams().stream().anyMatch(Stream::closedWhileBusy)) {
-        // An abort does not wait for the device.
+        // In the background, since an abort does not wait for the device.
         Thread.ofPlatform().daemon().name("nccl4j-streams").start(this::releaseStreams);
       }
     }
   }
 
-  /** Takes a step to the end; after an Error, what is left is for another {@link #abort} to do. */
+  /**
+   * Runs a step of ending the communicator; after an Error, another {@link #abort} does the rest.
+   */
   private void ending(Runnable step) {
     try {
       step.run();
     } catch (Error failure) {
-      unended = true;
+      endIncomplete = true;
       throw failure;
     }
   }
@@ -541,7 +543,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     try {
       stream.releaseIfAbandoned();
     } catch (NcclException | CudaException e) {
-      Loggers.of("io.nccl4j.Communicator").warn("{} is stuck", stream, e);
+      Loggers.of("io.nccl4j.Communicator").warn("{} could not be released", stream, e);
     }
   }
 
@@ -551,9 +553,10 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   /**
-   * Closes as {@link #close} does, the waiting in a thread of its own.
+   * Closes as {@link #close} does, but waits in a new thread.
    *
-   * @return a stage that nothing else can complete; it fails with what {@code close} would throw
+   * @return a stage that only this operation completes; it fails with the exception of {@code
+   *     close}
    */
   CompletionStage<Void> closeInBackground() {
     ThreadScope.checkNotCapturing("closing a communicator");
@@ -566,17 +569,17 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
             return null;
           });
     } catch (Error noThread) {
-      unended = true;
+      endIncomplete = true;
       throw noThread;
     }
   }
 
-  /** Ends every use of the communicator; returns what is left to do. */
+  /** Ends the use of the communicator; returns the remaining work of closing it. */
   private synchronized Runnable beginClose() {
     State before = state;
     ending(() -> transitionTo(State.CLOSED));
     if (before == State.UNCONNECTED) {
-      // A thread may be connecting it, which does not come back here.
+      // A thread may be connecting it, and that thread does not get here again.
       aborted = true;
       return () -> ending(() -> FlightRecorderEvents.step(this, "abort", driver::abort));
     }

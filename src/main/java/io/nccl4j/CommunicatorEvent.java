@@ -7,17 +7,17 @@ import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
 
-/** One step in the life of one rank's end of a communicator. */
+/** One step in the life cycle of a communicator, on one rank. */
 @Name("io.nccl4j.Communicator")
 @Label("Communicator")
 @Category("nccl4j")
-@Description("A communicator is made, changes, fails or ends, on one rank")
+@Description("The creation, a state change, a failure or the end of a communicator, on one rank")
 @StackTrace(false)
 final class CommunicatorEvent extends Event {
   @Label("Step")
   @Description(
-      "init, split, shrink, grow and join make one; close, abort, revoke, suspend and resume change"
-          + " it; failure is told when it is first seen")
+      "init, split, shrink, grow and join create one; close, abort, revoke, suspend and resume"
+          + " change it; failure is recorded when it is first detected")
   String step;
 
   @Label("Communicator")
@@ -25,37 +25,37 @@ final class CommunicatorEvent extends Event {
   String communicator;
 
   @Label("Name")
-  @Description("What its configuration calls it, or nothing")
+  @Description("The name in its configuration, or nothing")
   String name;
 
   @Label("Parent")
-  @Description("Where it is made: the communicator that it is made of, or nothing")
+  @Description("On creation: the communicator that it is created from, or nothing")
   String parent;
 
   @Label("Unique Id")
-  @Description("Where it is made: the fingerprint of its id, or nothing on ranks without it")
+  @Description("On creation: the fingerprint of its id, or nothing on ranks without the id")
   String uniqueId;
 
   @Label("Backend")
   String backend;
 
   @Label("Rank")
-  @Description("-1 where only connecting would have told")
+  @Description("-1 if connecting would have determined it")
   int rank;
 
   @Label("Ranks")
-  @Description("-1 where only connecting would have told")
+  @Description("-1 if connecting would have determined it")
   int ranks;
 
   @Label("First Rank")
-  @Description("The rank in the communicator from which it descends")
+  @Description("The rank in its first ancestor")
   int firstRank;
 
   @Label("Device")
   int device;
 
   @Label("Error")
-  @Description("Why the step failed, or what has failed; nothing if nothing has")
+  @Description("The failure, or nothing")
   String error;
 
   void record(CommunicatorCore of, String what) {

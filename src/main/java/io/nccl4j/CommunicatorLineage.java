@@ -5,23 +5,24 @@ import java.util.Objects;
 import java.util.SortedSet;
 
 /**
- * How a communicator comes to be, and what recordings call it. Every rank of a communicator finds
- * the same name without asking the others; only those that join one that grows know no more than
- * its id, by whose fingerprint they call it.
+ * How a communicator is created, and its identity in recordings. Every rank derives the same
+ * identity without communication, except ranks that join a growing communicator: they know only the
+ * id and use its fingerprint.
  *
- * @param step how it is made: {@code init}, {@code split}, {@code shrink}, {@code grow} or {@code
- *     join}
- * @param parent what it is made of, or null
- * @param fingerprint that of its unique id, or null where this rank does not have the id
- * @param choice what tells it from what else the parent's ranks make at the same time
+ * @param step how it is created: {@code init}, {@code split}, {@code shrink}, {@code grow} or
+ *     {@code join}
+ * @param parent the communicator that it is created from, or null
+ * @param fingerprint the fingerprint of its unique id, or null if this rank does not have the id
+ * @param choice distinguishes it from other communicators that ranks of the parent create at the
+ *     same time
  */
 record CommunicatorLineage(
     String step, CommunicatorCore parent, String fingerprint, String choice) {
-  /** For shrinks: so many ranks are told by their numbers, more by a fingerprint. */
-  private static final int FEW = 8;
+  /** The maximum number of excluded ranks that the identity of a shrink lists; more are hashed. */
+  private static final int MAX_LISTED = 8;
 
   /**
-   * {@return the origin of a communicator that is made by its ids}
+   * {@return the lineage of a communicator created with unique ids}
    *
    * @param ids the ids
    */
@@ -31,7 +32,7 @@ record CommunicatorLineage(
   }
 
   /**
-   * {@return the origin of a new rank's end of a communicator that grows}
+   * {@return the lineage on a new rank that joins a communicator}
    *
    * @param growId the id of the grow
    */
@@ -40,47 +41,47 @@ record CommunicatorLineage(
   }
 
   /**
-   * {@return the origin of a part of a communicator}
+   * {@return the lineage of a communicator created by a split}
    *
    * @param parent the communicator that is split
-   * @param color the part, or a negative number for none
+   * @param color the color, or a negative number for none
    */
   static CommunicatorLineage split(CommunicatorCore parent, int color) {
     return new CommunicatorLineage("split", parent, null, color < 0 ? "" : "." + color);
   }
 
   /**
-   * {@return the origin of what is left of a communicator}
+   * {@return the lineage of a communicator created by a shrink}
    *
    * @param parent the communicator that shrinks
-   * @param excluded the ranks that are left out
+   * @param excluded the excluded ranks
    */
   static CommunicatorLineage shrink(CommunicatorCore parent, SortedSet<Integer> excluded) {
     String ranks =
-        excluded.size() > FEW
+        excluded.size() > MAX_LISTED
             ? hex(excluded.hashCode())
             : String.join(",", excluded.stream().map(Object::toString).toList());
     return new CommunicatorLineage("shrink", parent, null, "-" + ranks);
   }
 
   /**
-   * {@return the origin of a rank's new end of its communicator, which grows}
+   * {@return the lineage on an existing rank of a communicator that grows}
    *
    * @param parent the communicator that grows
-   * @param id the id, or null on the ranks that did not make it
+   * @param id the id, or null on the ranks that did not create it
    */
   static CommunicatorLineage grow(CommunicatorCore parent, UniqueId id) {
     return new CommunicatorLineage("grow", parent, id == null ? null : hex(id.hashCode()), "");
   }
 
-  /** Returns the name, which for a child counts what the parent has made; called once. */
+  /** Returns the identity. Called once, since it increments the parent's count of children. */
   String identity() {
     return parent == null
         ? Objects.requireNonNull(fingerprint)
         : parent.identity() + "/" + step + parent.countChild(this) + choice;
   }
 
-  /** Returns what the parent counts together: a shrink is known only to the ranks that stay. */
+  /** Returns the key by which the parent counts: a shrink is known only to the surviving ranks. */
   String kind() {
     return step.equals("shrink") ? step + choice : step;
   }

@@ -10,21 +10,20 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 
 /**
- * The communicators of ranks that {@link Backend#newCommunicators} made together: the element at
- * index r is rank r's. The list cannot be changed. Closing it closes all of them.
- *
- * <p>
+ * The communicators that {@link Backend#newCommunicators} created together, in rank order.
  *
  * {@snippet :
  * try (CommunicatorList comms = backend.newCommunicators(0, 1)) {
- *   Group.run(
- *       () -> {
- *         for (Communicator comm : comms) {
- *           comm.allReduce(buffers[comm.rank()], buffers[comm.rank()], ReduceOp.SUM, streams[comm.rank()]);
- *         }
- *       });
+ *   Group.run(() -> {
+ *     for (Communicator comm : comms) {
+ *       Buffer buffer = buffers[comm.rank()];
+ *       comm.allReduce(buffer, buffer, ReduceOp.SUM, streams[comm.rank()]);
+ *     }
+ *   });
  * }
  * }
+ *
+ * <p>The list is immutable. Closing it closes all communicators.
  */
 public final class CommunicatorList extends AbstractList<Communicator>
     implements AutoCloseable, RandomAccess {
@@ -38,7 +37,7 @@ public final class CommunicatorList extends AbstractList<Communicator>
    * {@return the communicator of a rank}
    *
    * @param rank the rank, from 0 to {@code size() - 1}
-   * @throws IndexOutOfBoundsException if there is no such rank
+   * @throws IndexOutOfBoundsException if the rank is out of range
    */
   @Override
   public Communicator get(int rank) {
@@ -52,8 +51,8 @@ public final class CommunicatorList extends AbstractList<Communicator>
   }
 
   /**
-   * Closes all communicators at the same time, as {@link Communicator#close} does, and waits for
-   * all of them. Idempotent.
+   * Closes all communicators concurrently, as {@link Communicator#close} does, and waits for all of
+   * them. Idempotent.
    *
    * @throws NcclException the first failure, with the others suppressed in it
    * @throws IllegalStateException if this thread is capturing a graph

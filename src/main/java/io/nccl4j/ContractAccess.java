@@ -16,7 +16,7 @@ import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
 import java.util.function.Predicate;
 
-/** Gives the public classes of backends what this package hides from programs. */
+/** Gives the backends access to the package-private members of this package. */
 final class ContractAccess extends Contract {
   private ContractAccess() {}
 
@@ -26,7 +26,7 @@ final class ContractAccess extends Contract {
 
   @Override
   public void initialize(List<String> names, Predicate<Class<?>> usable) {
-    ClassInitialization.run(ClassInitialization.CONTRACT, all -> true);
+    ClassInitialization.run(ClassInitialization.CONTRACT, every -> true);
     ClassInitialization.run(names, usable);
   }
 
@@ -52,8 +52,8 @@ final class ContractAccess extends Contract {
 
   @Override
   public Stream stream(
-      DeviceType platform, int device, Function<StreamContext, StreamDriver> driver) {
-    return new Stream(platform, device, driver);
+      DeviceType deviceType, int device, Function<StreamContext, StreamDriver> driver) {
+    return new Stream(deviceType, device, driver);
   }
 
   @Override
@@ -62,8 +62,8 @@ final class ContractAccess extends Contract {
   }
 
   @Override
-  public Event event(DeviceType platform, int device, EventDriver driver) {
-    return new Event(platform, device, driver);
+  public Event event(DeviceType deviceType, int device, EventDriver driver) {
+    return new Event(deviceType, device, driver);
   }
 
   @Override

@@ -1,6 +1,6 @@
 package io.nccl4j;
 
-/** A call of the CUDA runtime failed. */
+/** Thrown when a call of the CUDA runtime fails. */
 public class CudaException extends Nccl4jException {
   private static final long serialVersionUID = 1;
 
@@ -10,16 +10,16 @@ public class CudaException extends Nccl4jException {
   /** The raw code of {@code cudaError_t}. */
   private final int code;
 
-  /** The code's name in C. */
+  /** The name of the code in C. */
   private final String errorName;
 
   /**
-   * Describes one failed call.
+   * Creates an exception for one failed call.
    *
    * @param function the function that failed, such as {@code cudaMalloc}
-   * @param code the raw code, of {@code cudaError_t}
-   * @param errorName the code's name in C, such as {@code cudaErrorMemoryAllocation}
-   * @param text what went wrong, in the runtime's words
+   * @param code the raw {@code cudaError_t} code
+   * @param errorName the name of the code in C, such as {@code cudaErrorMemoryAllocation}
+   * @param text the runtime's error text
    */
   public CudaException(String function, int code, String errorName, String text) {
     super(function + ": " + text + " (" + errorName + ", code " + code + ")");
@@ -33,13 +33,13 @@ public class CudaException extends Nccl4jException {
     return function;
   }
 
-  /** {@return the raw code of {@code cudaError_t}} */
+  /** {@return the raw {@code cudaError_t} code} */
   public int code() {
     return code;
   }
 
   /**
-   * {@return the code's name in C, such as {@code cudaErrorMemoryAllocation}} C: {@code
+   * {@return the name of the code in C, such as {@code cudaErrorMemoryAllocation}} C: {@code
    * cudaGetErrorName}.
    */
   public String errorName() {

@@ -5,7 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * The types of elements that a collective moves. The codes are those of {@code ncclDataType_t}.
+ * The element types of collectives. The codes are those of {@code ncclDataType_t}.
  *
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#nccldatatype-t">ncclDataType_t</a>
@@ -32,13 +32,13 @@ public enum DataType {
   /** Bfloat16, the upper half of a binary32: 8 bits of exponent, 7 of mantissa. */
   BFLOAT16(9, 2, true),
   /**
-   * 8-bit float, 4 bits of exponent, 3 of mantissa; NCCL has it from 2.24 on, and its reductions
-   * need compute capability 9.0.
+   * 8-bit float, 4 bits of exponent, 3 of mantissa; from NCCL 2.24 on. Reductions on GPUs need
+   * compute capability 9.0.
    */
   FLOAT8E4M3(10, 1, true),
   /**
-   * 8-bit float, 5 bits of exponent, 2 of mantissa; NCCL has it from 2.24 on, and its reductions
-   * need compute capability 9.0.
+   * 8-bit float, 5 bits of exponent, 2 of mantissa; from NCCL 2.24 on. Reductions on GPUs need
+   * compute capability 9.0.
    */
   FLOAT8E5M2(11, 1, true);
 
@@ -52,7 +52,7 @@ public enum DataType {
     this.floating = floating;
   }
 
-  /** {@return the code of {@code ncclDataType_t}} */
+  /** {@return the {@code ncclDataType_t} code} */
   public int code() {
     return code;
   }
@@ -63,17 +63,17 @@ public enum DataType {
   }
 
   /**
-   * {@return the size of so many elements in bytes}
+   * {@return the size of a number of elements in bytes}
    *
-   * @param count how many elements; 0 or more
-   * @throws IllegalArgumentException if the count is negative, or the size does not fit a {@code
-   *     long}
+   * @param count the number of elements; 0 or more
+   * @throws IllegalArgumentException if the count is negative, or the size does not fit into a
+   *     {@code long}
    */
   public long byteSize(long count) {
     Arguments.atLeast(count, "count", 0);
     if (count > Long.MAX_VALUE / bytes) {
       throw new IllegalArgumentException(
-          "count is " + count + "; so many elements of " + this + " have no size in bytes");
+          "count is " + count + "; the size of that many elements of " + this + " in bytes does not fit into a long");
     }
     return count * bytes;
   }
@@ -93,7 +93,7 @@ public enum DataType {
    * see {@link #getLong}.
    *
    * @param segment host memory that holds elements of this type, of any alignment
-   * @param index which element, counted from 0
+   * @param index the index of the element, from 0
    * @return the value
    * @throws IndexOutOfBoundsException if the element does not lie within the segment
    */
@@ -115,12 +115,12 @@ public enum DataType {
 
   /**
    * Writes one element, rounded to the nearest value of this type (ties to even; float8 saturates).
-   * Integers take the value's integral part as {@code (long)} casts do, and {@link #UINT64} the
-   * same up to 2^64 - 1; narrower ones then wrap around.
+   * For integers the value is truncated as by a {@code (long)} cast, for {@link #UINT64} with a
+   * range up to 2^64 - 1; narrower integers then wrap around.
    *
    * @param segment host memory that holds elements of this type, of any alignment
-   * @param index which element, counted from 0
-   * @param value what the element becomes
+   * @param index the index of the element, from 0
+   * @param value the value to write
    * @throws IndexOutOfBoundsException if the element does not lie within the segment
    */
   public void set(MemorySegment segment, long index, double value) {
@@ -139,9 +139,9 @@ public enum DataType {
    * Reads one element of an integer type without loss.
    *
    * @param segment host memory that holds elements of this type, of any alignment
-   * @param index which element, counted from 0
-   * @return the value; unsigned 64-bit values of 2^63 and above come as negative numbers, as in
-   *     {@link Long#toUnsignedString(long)}
+   * @param index the index of the element, from 0
+   * @return the value; unsigned 64-bit values of 2^63 and above are negative, as for {@link
+   *     Long#toUnsignedString(long)}
    * @throws IllegalStateException if this is a floating-point type
    * @throws IndexOutOfBoundsException if the element does not lie within the segment
    */
@@ -161,8 +161,8 @@ public enum DataType {
    * Writes one element of an integer type, wrapping around.
    *
    * @param segment host memory that holds elements of this type, of any alignment
-   * @param index which element, counted from 0
-   * @param value what the element becomes; its low bits are taken
+   * @param index the index of the element, from 0
+   * @param value the value to write; only its low bits are used
    * @throws IllegalStateException if this is a floating-point type
    * @throws IndexOutOfBoundsException if the element does not lie within the segment
    */
@@ -189,8 +189,8 @@ public enum DataType {
   }
 
   /**
-   * Narrows to float so that a second rounding, to fewer bits, gives what one rounding of the
-   * double would: an inexact value gets an odd last bit, which no tie of a narrower format has.
+   * Rounds to odd, so that a second rounding to fewer bits yields the same result as rounding the
+   * double directly: an inexact value gets an odd last bit, which no tie of a narrower format has.
    */
   private static float roundToOddFloat(double value) {
     float nearest = (float) value;
@@ -206,7 +206,7 @@ public enum DataType {
   }
 
   private static double unsignedToDouble(long value) {
-    // Halving with the lost bit kept as a sticky one rounds the same way as the whole would.
+    // Halving with the lost bit kept as a sticky bit rounds the same way as the full value.
     return value >= 0 ? value : (double) ((value >>> 1) | (value & 1)) * 2;
   }
 

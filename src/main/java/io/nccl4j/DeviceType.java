@@ -1,8 +1,8 @@
 package io.nccl4j;
 
 /**
- * What a backend's devices are. Buffers, streams, events and communicators work together within one
- * platform only.
+ * The type of a backend's devices. Buffers, streams, events and communicators can be used together
+ * only if they have the same device type.
  */
 public enum DeviceType {
   /** NVIDIA GPUs, through the CUDA runtime. */
@@ -10,7 +10,7 @@ public enum DeviceType {
   /** The host's own processors and memory. */
   HOST(1);
 
-  /** What {@link #deviceKey} returns for no device of any platform. */
+  /** A device key that no device has; the key of a closed object. */
   static final int NO_DEVICE = -1;
 
   private static final int DEVICE_BITS = 24;
@@ -22,8 +22,8 @@ public enum DeviceType {
   }
 
   /**
-   * Returns platform and device as one number, so that the hot path compares both at once. What is
-   * closed is {@link #NO_DEVICE}.
+   * Returns the device type and the device index as one number, which the hot path compares at
+   * once.
    */
   int deviceKey(int device) {
     return (number << DEVICE_BITS) | (device & ((1 << DEVICE_BITS) - 1));

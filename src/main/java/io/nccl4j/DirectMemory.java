@@ -11,11 +11,11 @@ import java.nio.LongBuffer;
 import java.nio.ShortBuffer;
 import java.util.Objects;
 
-/** The memory of direct buffers of {@code java.nio}, as far as it can be a {@link Buffer}'s. */
+/** Validates direct {@code java.nio} buffers whose memory a {@link Buffer} wraps. */
 final class DirectMemory {
   private DirectMemory() {}
 
-  /** Returns the memory from position to limit, which it keeps alive. */
+  /** Returns the memory from position to limit; the segment keeps the buffer reachable. */
   static MemorySegment of(java.nio.Buffer memory, DataType type) {
     Objects.requireNonNull(memory, "memory");
     Objects.requireNonNull(type, "type");
@@ -24,7 +24,7 @@ final class DirectMemory {
       throw new IllegalArgumentException(
           "memory is a " + elements.kind + " on the Java heap; it must be direct");
     }
-    // The bytes of a ByteBuffer are taken as they lie, in whichever order it would read them.
+    // The bytes of a ByteBuffer are used as they are, regardless of its byte order.
     if (!(memory instanceof ByteBuffer)) {
       check(elements, type);
     }
@@ -44,7 +44,7 @@ final class DirectMemory {
   private static void check(Elements elements, DataType type) {
     if (!elements.are(type)) {
       throw new IllegalArgumentException(
-          "type is " + type + "; the elements of a " + elements.kind + " are of another");
+          "type is " + type + "; the elements of a " + elements.kind + " have another type");
     }
     if (elements.order != ByteOrder.nativeOrder()) {
       throw new IllegalArgumentException(
@@ -55,7 +55,7 @@ final class DirectMemory {
     }
   }
 
-  /** What the elements of a kind of buffer are. */
+  /** The element properties of a kind of buffer. */
   private record Elements(String kind, int bytes, boolean floating, ByteOrder order) {
     static Elements of(java.nio.Buffer memory) {
       return switch (memory) {
@@ -69,7 +69,10 @@ final class DirectMemory {
       };
     }
 
-    /** Says whether a type is what the elements are; 16 bits are an integer to Java alone. */
+    /**
+     * Returns whether the elements can have this type; 16-bit elements may be floats, which Java
+     * lacks.
+     */
     boolean are(DataType type) {
       return bytes == type.bytes() && (floating == type.floating() || bytes == Short.BYTES);
     }

@@ -6,14 +6,24 @@ import java.time.Duration;
 import java.util.Objects;
 
 /**
- * A mark in a stream, for other streams and the host to wait for, and to measure time between.
+ * A point in the work of a stream that other streams and the host can wait for, and that can be
+ * used to measure time.
  *
- * <p>Events come from {@link Communicator#newEvent} and {@link Backend#newEvent} and belong to the
- * code that made them. Any thread may use one. It can be recorded again; then only the last mark
- * counts.
+ * {@snippet :
+ * try (Event copied = comm.newEvent()) {
+ *   gradients.copyFromAsync(values, copyStream);
+ *   copyStream.record(copied);
+ *   stream.waitFor(copied);
+ *   comm.allReduce(gradients, gradients, ReduceOp.SUM, stream);
+ * }
+ * }
+ *
+ * <p>{@link Communicator#newEvent} and {@link Backend#newEvent} create events; the caller owns and
+ * closes them. Any thread may use an event. An event can be recorded again; then only the last
+ * recording counts.
  */
 public final class Event implements AutoCloseable {
-  /** How far a stream had come when it recorded an event. */
+  /** The fence value of a stream when it recorded an event. */
   record Recording(StreamFence fence, long value) {}
 
   private final DeviceType deviceType;
@@ -21,13 +31,13 @@ public final class Event implements AutoCloseable {
   private final EventDriver driver;
   private volatile Recording record;
 
-  Event(DeviceType platform, int device, EventDriver driver) {
-    this.deviceType = platform;
+  Event(DeviceType deviceType, int device, EventDriver driver) {
+    this.deviceType = deviceType;
     this.device = device;
     this.driver = driver;
   }
 
-  /** {@return the platform of the event's backend} */
+  /** {@return the type of the event's device} */
   public DeviceType deviceType() {
     return deviceType;
   }
@@ -43,69 +53,71 @@ public final class Event implements AutoCloseable {
   }
 
   /**
-   * {@return whether the last recorded mark has been reached; true if there is none} C: {@code
+   * {@return whether the last recording has completed; true if there is none} C: {@code
    * cudaEventQuery}.
    *
-   * @throws NcclException if a collective before the mark failed and the device knows: GPUs do not,
-   *     so ask the stream
-   * @throws CudaException if work before the mark failed
+   * @throws NcclException if a collective before the recording failed and the device reports it.
+   *     GPUs do not report it; query the stream instead
+   * @throws CudaException if work before the recording failed
    * @throws IllegalStateException if the event is closed
    */
   public boolean isComplete() {
     checkOpen("event");
-    Recording asked = record;
+    Recording queried = record;
     boolean complete = driver.isComplete();
     if (complete) {
-      passed(asked);
+      passed(queried);
     }
     return complete;
   }
 
   /**
-   * Waits until the last recorded mark has been reached. C: {@code cudaEventQuery}, repeated.
+   * Waits until the last recording has completed. C: {@code cudaEventQuery}, repeated.
    *
-   * @param timeout the longest wait; positive
-   * @throws NcclTimeoutException if the time has passed
+   * @param timeout the maximum time to wait; positive
+   * @throws NcclTimeoutException if the timeout expires
    * @throws NcclException as {@link #isComplete} does
-   * @throws CudaException if work before the mark failed
+   * @throws CudaException if work before the recording failed
    * @throws IllegalStateException if the event is closed
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted; its
+   * @throws java.util.concurrent.CancellationException if the waiting thread is interrupted; its
    *     interrupt status stays set
    * @throws IllegalArgumentException if the timeout is not positive
    */
   public void synchronize(Duration timeout) {
     Arguments.positive(timeout, "timeout");
     checkOpen("event");
-    Recording asked = record;
+    Recording queried = record;
     driver.await(timeout, this::timedOut);
-    passed(asked);
+    passed(queried);
   }
 
-  /** Learns which stream has recorded this event, and where; null while one is about to. */
-  void setRecord(Recording mark) {
-    record = mark;
+  /** Sets the last recording; null while a stream is about to record this event. */
+  void setRecord(Recording recording) {
+    record = recording;
   }
 
-  /** Returns what was recorded last, or null. */
+  /** Returns the last recording, or null. */
   Recording record() {
     return record;
   }
 
-  /** Tells the stream of a mark that was asked for, if it was not replaced during the answer. */
-  private void passed(Recording asked) {
-    if (asked != null && asked.equals(record)) {
-      asked.fence().passed(asked.value());
+  /**
+   * Reports a completed recording to its stream's fence, unless it was replaced during the query.
+   */
+  private void passed(Recording queried) {
+    if (queried != null && queried.equals(record)) {
+      queried.fence().passed(queried.value());
     }
   }
 
   /**
-   * {@return the time between an earlier event's mark and this one's, as the device saw it} CUDA
-   * resolves about half a microsecond. C: {@code cudaEventElapsedTime}.
+   * {@return the time between the recording of an earlier event and of this one, measured by the
+   * device} The resolution on CUDA is about half a microsecond. C: {@code cudaEventElapsedTime}.
    *
    * @param start an event of the same device, recorded and complete
    * @throws IllegalArgumentException if the event is of another device or backend
    * @throws IllegalStateException if either event is closed, was never recorded, or is not complete
-   * @throws CudaException if work before either mark failed on the GPU
+   * @throws CudaException if work before either recording failed on the GPU
    */
   public Duration elapsedSince(Event start) {
     Objects.requireNonNull(start, "start");
@@ -124,10 +136,12 @@ public final class Event implements AutoCloseable {
     }
   }
 
-  /** Returns what a wait throws that was too long: it names the communicators on the stream. */
+  /**
+   * Returns the exception of a wait that timed out; it names the communicators that use the stream.
+   */
   private NcclException timedOut(String function, Duration timeout, String waitedFor) {
-    Recording by = record;
-    Stream stream = by == null ? null : by.fence().stream();
+    Recording last = record;
+    Stream stream = last == null ? null : last.fence().stream();
     return stream == null
         ? new NcclTimeoutException(function, timeout, waitedFor)
         : stream.timedOut(function, timeout, waitedFor);
@@ -138,10 +152,9 @@ public final class Event implements AutoCloseable {
   }
 
   /**
-   * Releases the event. Idempotent; waits that are enqueued stay valid. C: {@code
-   * cudaEventDestroy}.
+   * Releases the event. Idempotent; enqueued waits stay valid. C: {@code cudaEventDestroy}.
    *
-   * @throws CudaException if the runtime refuses
+   * @throws CudaException if the CUDA runtime reports an error
    */
   @Override
   public void close() {

@@ -7,10 +7,11 @@ import java.util.Set;
 import java.util.TreeSet;
 
 /**
- * What an {@link NcclException} concerns, as far as is known. Immutable. Backends make it; programs
- * ask the exception.
+ * The known details of an {@link NcclException}. Immutable. Created by backends; programs use the
+ * methods of the exception.
  *
- * @param communicator the communicator, as {@link Communicator#toString} gives it, or an empty text
+ * @param communicator the communicator, as {@link Communicator#toString} returns it, or an empty
+ *     string
  * @param operation the operation, or null
  * @param sequenceNumber the number of the collective in its communicator, from 1, or 0
  * @param failedRanks see {@link NcclException#failedRanks}
@@ -24,31 +25,31 @@ public record FailureDetails(
     Set<Integer> failedRanks,
     Set<Integer> missingRanks)
     implements Serializable {
-  /** What is known where nothing is. */
+  /** No details. */
   static final FailureDetails NONE = new FailureDetails("", null, 0, Set.of(), Set.of());
 
-  /** Copies the sets, whose ranks are then in ascending order. */
+  /** Copies the sets in ascending order. */
   public FailureDetails {
     failedRanks = Collections.unmodifiableSet(new TreeSet<>(failedRanks));
     missingRanks = Collections.unmodifiableSet(new TreeSet<>(missingRanks));
   }
 
   /**
-   * {@return details of what concerns ranks and no operation}
+   * {@return details that name ranks and no operation}
    *
-   * @param communicator the communicator, or an empty text
-   * @param failed ranks that have failed or left
-   * @param missing ranks that were waited for in vain
+   * @param communicator the communicator, or an empty string
+   * @param failed ranks that have failed or closed their communicator
+   * @param missing ranks that had not responded when the timeout expired
    */
   public static FailureDetails of(String communicator, BitSet failed, BitSet missing) {
     return new FailureDetails(communicator, null, 0, setOf(failed), setOf(missing));
   }
 
   /**
-   * {@return the same details of an operation}
+   * {@return a copy with an operation}
    *
    * @param what the operation, or null
-   * @param number its number among the collectives, or 0
+   * @param number the sequence number of the collective, or 0
    */
   public FailureDetails in(Operation what, long number) {
     return new FailureDetails(communicator, what, number, failedRanks, missingRanks);
@@ -60,7 +61,7 @@ public record FailureDetails(
     return set;
   }
 
-  /** Names the collective, or the communicator, or nothing. */
+  /** Returns the collective and its communicator, or the communicator alone, or an empty string. */
   String where() {
     return sequenceNumber == 0
         ? communicator

@@ -8,9 +8,11 @@ import jdk.jfr.FlightRecorderListener;
 import jdk.jfr.Recording;
 import jdk.jfr.RecordingState;
 
-/** Whether the flight recorder records, and what it hears of communicators. */
+/**
+ * Tracks whether the JDK Flight Recorder is recording, and records communicator and process events.
+ */
 final class FlightRecorderEvents {
-  /** Looks again whenever a recording begins or ends, however it was asked for. */
+  /** Updates the flag whenever a recording starts or stops, however it was requested. */
   private static final class Listener implements FlightRecorderListener {
     @Override
     public void recorderInitialized(FlightRecorder recorder) {
@@ -27,13 +29,13 @@ final class FlightRecorderEvents {
   private static volatile boolean on;
 
   static {
-    // Of all that can tell, this alone does not start the recorder.
+    // Unlike other ways to observe recordings, this does not start the recorder.
     FlightRecorder.addListener(new Listener());
   }
 
   private FlightRecorderEvents() {}
 
-  /** Returns whether any recording is running, whatever events it takes. */
+  /** Returns whether any recording is running, regardless of its enabled events. */
   static boolean on() {
     return on;
   }
@@ -42,7 +44,7 @@ final class FlightRecorderEvents {
     on = recorder.getRecordings().stream().anyMatch(r -> r.getState() == RecordingState.RUNNING);
   }
 
-  /** Does a step of a communicator's life and, where that is recorded, tells of it. */
+  /** Runs a step of a communicator's life cycle, and records it if a recording is running. */
   static void step(CommunicatorCore communicator, String step, Runnable work) {
     if (!on) {
       work.run();
@@ -60,7 +62,7 @@ final class FlightRecorderEvents {
     }
   }
 
-  /** Tells of what has happened to a communicator. */
+  /** Records a state change or a failure of a communicator. */
   static void record(CommunicatorCore communicator, String step, Throwable failure) {
     if (on) {
       CommunicatorEvent event = new CommunicatorEvent();

@@ -11,20 +11,31 @@ import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * Operations that were captured from a stream once and are launched again and again, as one. On
- * CUDA it is an executable CUDA graph, whose launch costs one call however many operations it has;
- * the reference backend enqueues the operations anew.
+ * Operations that are captured from a stream once and can then be launched repeatedly as a unit.
  *
- * <p>A capture takes operations of communicators and {@link Group}s of them; anything else on a
- * captured stream is refused until the capture ends. Every rank captures the same operations and
- * launches its graph as often as the others do. The buffers and created operators stay the
- * caller's, who keeps them open while the graph is used.
+ * {@snippet :
+ * try (Graph step =
+ *     Graph.capture(stream, () -> comm.allReduce(gradients, gradients, ReduceOp.SUM, stream))) {
+ *   for (int i = 0; i < steps; i++) {
+ *     step.launch(stream);
+ *   }
+ *   stream.synchronize();
+ * }
+ * }
  *
- * <p>A graph belongs to the code that captured it, which closes it before the communicators in it.
- * A communicator that ends first, by {@link Communicator#close} or {@link Communicator#abort}, ends
- * its graphs: NCCL would wait for their end, without a deadline. Such a graph cannot be launched
- * any more; what has been launched still runs, and closing the graph does nothing. Any thread may
- * launch a graph, one at a time.
+ * <p>On CUDA it is an executable CUDA graph, which is launched with one call regardless of the
+ * number of operations. The reference backend enqueues the operations again at each launch.
+ *
+ * <p>A capture accepts operations of communicators and {@link Group}s of them; all other calls on a
+ * captured stream are rejected until the capture ends. Every rank captures the same operations and
+ * launches its graph the same number of times. The caller owns the buffers and created operators,
+ * and must keep them open while the graph is used.
+ *
+ * <p>The caller owns a graph and closes it before the communicators in it. If a communicator ends
+ * first, by {@link Communicator#close} or {@link Communicator#abort}, it ends its graphs, because
+ * NCCL would wait for them without a timeout. Such a graph cannot be launched any more; previous
+ * launches still run, and closing the graph has no effect. Any thread may launch a graph, one
+ * thread at a time.
  *
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html">Using
@@ -37,43 +48,44 @@ public final class Graph implements AutoCloseable {
   private final DeviceType deviceType;
   private final int device;
   private final List<List<CheckedCall>> launches;
-  // Null where the operations are enqueued anew.
+  // Null if the operations are enqueued again at each launch.
   private final GraphDriver driver;
-  // One object, by which communicators know this graph.
+  // One object, which identifies this graph in its communicators.
   private final Runnable ending = this::end;
   private volatile boolean closed;
-  // Guarded by this. What a launch uses is released by its thread, when it is through.
+  // Guarded by this. A running launch defers the release to its end.
   private int launching;
   private boolean ended;
   private boolean released;
 
   /**
-   * Makes a graph of one device.
+   * Creates a graph for one device.
    *
-   * @param launches the operations, in the parts in which they were launched
-   * @param driver what launches them all in one call, or null where they are enqueued anew
+   * @param launches the operations, grouped as they were launched
+   * @param driver launches all operations in one call; null if they are enqueued again
    */
-  Graph(DeviceType platform, int device, List<List<CheckedCall>> launches, GraphDriver driver) {
-    this.deviceType = platform;
+  Graph(DeviceType deviceType, int device, List<List<CheckedCall>> launches, GraphDriver driver) {
+    this.deviceType = deviceType;
     this.device = device;
     this.launches = launches;
     this.driver = driver;
   }
 
   /**
-   * Captures what a lambda enqueues, instead of running it. C: {@code cudaStreamBeginCapture},
-   * {@code cudaStreamEndCapture}, {@code cudaGraphInstantiate}.
+   * Captures the operations that a lambda enqueues, instead of running them. C: {@code
+   * cudaStreamBeginCapture}, {@code cudaStreamEndCapture}, {@code cudaGraphInstantiate}.
    *
-   * @param streams the streams to capture, each once; one for each rank that this thread drives
-   * @param body enqueues operations on these streams, from this thread, and nothing else: making or
-   *     allocating anything and closing a communicator is refused meanwhile
-   * @return a graph for each stream, in the same order, for the caller to close
+   * @param streams the streams to capture, without duplicates; one for each rank that this thread
+   *     drives
+   * @param body enqueues operations on these streams, from this thread, and nothing else: creating
+   *     objects, allocating memory and closing a communicator are rejected during the capture
+   * @return a graph for each stream, in the same order; the caller closes it
    * @throws IllegalStateException if a stream is closed or is being captured already, or if called
    *     in a group
-   * @throws NcclException if the library refuses an operation; nothing is left captured then, as
-   *     with whatever the lambda throws
-   * @throws CudaException if the runtime refuses the capture; likewise
-   * @throws IllegalArgumentException if there is no stream, or one twice
+   * @throws NcclException if the library rejects an operation; the capture is then discarded, as
+   *     after any exception of the lambda
+   * @throws CudaException if the CUDA runtime rejects the capture; it is then discarded
+   * @throws IllegalArgumentException if {@code streams} is empty or contains a stream twice
    */
   public static List<Graph> capture(List<? extends Stream> streams, Runnable body) {
     Objects.requireNonNull(body, "body");
@@ -110,23 +122,23 @@ public final class Graph implements AutoCloseable {
   }
 
   /**
-   * Captures what a lambda enqueues on one stream, as {@link #capture(List, Runnable)} does for
-   * several.
+   * Captures the operations that a lambda enqueues on one stream, as {@link #capture(List,
+   * Runnable)} does for several.
    *
    * @param stream the stream to capture
    * @param body enqueues operations on this stream, from this thread, and nothing else
-   * @return the graph, for the caller to close
+   * @return the graph; the caller closes it
    * @throws IllegalStateException if the stream is closed or is being captured already, or if
    *     called in a group
-   * @throws NcclException if the library refuses an operation; nothing is left captured then, as
-   *     with whatever the lambda throws
-   * @throws CudaException if the runtime refuses the capture; likewise
+   * @throws NcclException if the library rejects an operation; the capture is then discarded, as
+   *     after any exception of the lambda
+   * @throws CudaException if the CUDA runtime rejects the capture; it is then discarded
    */
   public static Graph capture(Stream stream, Runnable body) {
     return capture(List.of(Objects.requireNonNull(stream, "stream")), body).getFirst();
   }
 
-  /** Ends what a capture has begun, whatever fails on the way, which is added to the cause. */
+  /** Discards a failed capture; failures of the cleanup are suppressed in the cause. */
   private static void undo(List<Stream> begun, List<Graph> graphs, Throwable cause) {
     List<Runnable> steps = new ArrayList<>();
     begun.forEach(stream -> steps.add(stream::dropCapture));
@@ -142,7 +154,7 @@ public final class Graph implements AutoCloseable {
     ThreadScope.checkNotCapturing("a capture");
     if (Group.current() != null) {
       throw new IllegalStateException(
-          "a capture cannot begin in a group; make the group in the capture");
+          "a capture cannot begin in a group; open the group within the capture");
     }
     Set<Stream> seen = new HashSet<>();
     for (Stream stream : streams) {
@@ -157,11 +169,11 @@ public final class Graph implements AutoCloseable {
   /**
    * Enqueues the captured operations. C: {@code cudaGraphLaunch}.
    *
-   * @param stream the stream that orders them, of the captured stream's device
+   * @param stream the stream that orders them; a stream of the captured stream's device
    * @throws IllegalArgumentException if the stream is of another device or backend
-   * @throws IllegalStateException if the graph, the stream or anything that the operations use is
+   * @throws IllegalStateException if the graph, the stream or an object that the operations use is
    *     closed, or if the stream is being captured
-   * @throws CudaException if the runtime refuses
+   * @throws CudaException if the CUDA runtime reports an error
    */
   public void launch(Stream stream) {
     Objects.requireNonNull(stream, "stream");
@@ -209,7 +221,7 @@ public final class Graph implements AutoCloseable {
     releaseIfEnded();
   }
 
-  /** Ends this graph; what it holds is released now, or by the thread that is launching it. */
+  /** Ends this graph; its resources are released now, or at the end of a running launch. */
   void end() {
     synchronized (this) {
       ended = true;
@@ -229,7 +241,10 @@ public final class Graph implements AutoCloseable {
     }
   }
 
-  /** Lets the end of any of its communicators end this graph, from now on or at once. */
+  /**
+   * Registers this graph with its communicators, which end it when they end, or now if they have
+   * ended.
+   */
   private void endWithCommunicators() {
     communicators().forEach(communicator -> communicator.captured(ending));
   }
@@ -242,7 +257,7 @@ public final class Graph implements AutoCloseable {
 
   private void replayAndCount(Stream stream) {
     if (driver == null) {
-      // Its operations are counted, and recorded, as they are enqueued anew.
+      // Enqueuing the operations again also counts and records them.
       for (List<CheckedCall> together : launches) {
         Group.launchAndCount(together.stream().map(call -> call.on(stream)).toList(), null, false);
       }
@@ -269,16 +284,17 @@ public final class Graph implements AutoCloseable {
     event.of(number, calls.size(), calls.isEmpty() ? null : calls.getFirst().communicator());
   }
 
-  /** Returns what launches all operations in one call, or null where they are enqueued anew. */
+  /**
+   * Returns the driver that launches all operations in one call; null if they are enqueued again.
+   */
   GraphDriver driver() {
     return driver;
   }
 
   /**
-   * Releases the graph; launches that are enqueued still run. Idempotent. C: {@code
-   * cudaGraphExecDestroy}.
+   * Releases the graph; enqueued launches still run. Idempotent. C: {@code cudaGraphExecDestroy}.
    *
-   * @throws CudaException if the runtime refuses
+   * @throws CudaException if the CUDA runtime reports an error
    */
   @Override
   public void close() {

@@ -7,7 +7,7 @@ import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
 
-/** A graph is captured, or launched on a stream. */
+/** The capture of a graph, or its launch on a stream. */
 @Name("io.nccl4j.Graph")
 @Label("Graph")
 @Category("nccl4j")
@@ -23,7 +23,7 @@ final class GraphEvent extends Event {
   long graph;
 
   @Label("Operations")
-  @Description("How many operations it has")
+  @Description("The number of its operations")
   int operations;
 
   @Label("Communicator")
@@ -31,7 +31,7 @@ final class GraphEvent extends Event {
   String communicator;
 
   @Label("First Rank")
-  @Description("The rank in the communicator from which that one descends, or -1")
+  @Description("The rank in the first ancestor of that communicator, or -1")
   int firstRank;
 
   @Label("Device")

@@ -11,43 +11,52 @@ import java.util.Objects;
 import java.util.RandomAccess;
 
 /**
- * Several operations launched as one, so that they progress together: sends and receives that need
- * each other, one thread that drives several communicators, or the making of several communicators
- * from one thread.
+ * Launches several operations together, so that they progress together.
  *
- * <p>Within {@link #run}, this thread's operations are checked at once but kept until the outermost
- * lambda has returned, and then checked again for what was closed since. If a lambda throws, its
- * operations are forgotten, nothing having been launched, and the communicators that it began to
- * make are aborted. C: {@code ncclGroupStart}, {@code ncclGroupEnd}.
+ * {@snippet :
+ * Group.run(() -> {
+ *   comm.send(outgoing, next, stream);
+ *   comm.recv(incoming, previous, stream);
+ * });
+ * }
  *
- * <p>The operations of a group have no order: NCCL may carry out several of them at the same time,
- * also those of one stream. So an operation must not write memory that another one of the group
- * reads or writes, whatever their communicators, ranks and streams; that is refused when the group
- * ends. Only memory that this rank's part of an operation uses counts, an operation may be in
- * place, and several may read the same memory. A rank's receive from itself of the memory that it
- * sends to itself does nothing. Sends to one peer still meet its receives in the order of the
- * calls, and collectives of one communicator those of its other ranks. Operations that depend on
- * each other belong into two groups, or outside any group on one stream. What puts from other ranks
- * write is not known here and not checked.
+ * <p>A group is needed for sends and receives that depend on each other, for one thread that drives
+ * several communicators, and for creating several communicators from one thread.
  *
- * <p>Only operations are kept. Copies and events are enqueued at once, before them. What waits (a
- * completion and a copy to the host too) is refused on a stream that the group has operations for.
+ * <p>Within {@link #run}, this thread's operations are validated when they are called, but launched
+ * only when the outermost lambda has returned; objects closed in the meantime are then detected. If
+ * a lambda throws, its operations are discarded without being launched, and the communicators that
+ * it started to create are aborted. C: {@code ncclGroupStart}, {@code ncclGroupEnd}.
  *
- * <p>A group holds either operations or the making of communicators, not both. In it, each rank of
- * one communicator has streams of its own: a stream begins the second rank's part when it has done
- * with the first one's, which waits for the second.
+ * <p>The operations of a group have no order: NCCL may run several of them at the same time, also
+ * those of one stream. So an operation must not write memory that another operation of the group
+ * reads or writes, whatever their communicators, ranks and streams; a violation is rejected when
+ * the group ends. Only the memory that this rank's part of an operation uses is considered; an
+ * operation may be in-place, and several may read the same memory. A receive from this rank itself
+ * into the memory that it sends to itself has no effect. Sends to a peer still match its receives
+ * in the order of the calls, and collectives of a communicator match those of its other ranks in
+ * the order of the calls. Operations that depend on each other belong in two groups, or on one
+ * stream outside any group. Memory that puts of other ranks write is not checked.
+ *
+ * <p>Only operations are deferred. Copies and events are enqueued at once, before the operations of
+ * the group. Calls that wait, including {@link Stream#completion} and a copy to the host, are
+ * rejected on a stream for which the group has operations.
+ *
+ * <p>A group contains either operations or the creation of communicators, not both. Two ranks of
+ * one communicator must not share a stream in a group: the stream would start the second rank's
+ * part only after the first rank's part, which waits for the second.
  *
  * @see <a href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html">Group
  *     calls</a>
  */
 public final class Group {
-  private static final int MOST_SLOTS = 4096;
+  private static final int MAX_SLOTS = 4096;
   private static final ThreadLocal<Group> OF_THREAD = new ThreadLocal<>();
 
-  /** A communicator and a stream that orders calls of it. */
-  private record Way(CommunicatorCore communicator, Stream stream) {}
+  /** A communicator and a stream that orders its calls. */
+  private record StreamUse(CommunicatorCore communicator, Stream stream) {}
 
-  /** The calls, without a copy. */
+  /** A view of the calls. */
   private final class Calls extends AbstractList<CheckedCall>
       implements RandomAccess, ThreadScope.KeptCalls {
     @Override
@@ -66,8 +75,8 @@ public final class Group {
     }
   }
 
-  // A thread has one group for all its life. The slots keep the calls of the last time: where the
-  // same call comes again, which it mostly does, nothing need be made or written.
+  // A thread reuses one group. The slots keep the calls of the previous use: if the same call is
+  // made again, as is usual, nothing is allocated or written.
   private final Calls calls = new Calls();
   private final GroupMemory memory = new GroupMemory();
   private CheckedCall[] slots = new CheckedCall[16];
@@ -75,30 +84,31 @@ public final class Group {
   private int depth;
   private boolean launching;
 
-  // Whose calls they are: the first one's, of which there is often no other.
+  // The communicator and the stream of the first call; often the only ones.
   private CommunicatorCore firstCommunicator;
   private Stream firstStream;
-  private final List<Way> otherWays = new ArrayList<>();
+  private final List<StreamUse> otherUses = new ArrayList<>();
 
   private final List<CommunicatorCore> unconnected = new ArrayList<>();
-  // For each unconnected one the communicator that it is split from, or null.
+  // For each unconnected communicator its parent, or null.
   private final List<CommunicatorCore> parents = new ArrayList<>();
 
   private Group() {}
 
   /**
-   * Runs the calls of a group, then launches them together. Groups may be nested; the outermost one
+   * Runs a lambda, then launches its operations together. Groups may be nested; the outermost one
    * launches. C: {@code ncclGroupStart}, {@code ncclGroupEnd}.
    *
-   * @param body enqueues operations, or makes communicators, from this thread; what it throws comes
-   *     out
+   * @param body enqueues operations, or creates communicators, from this thread; its exceptions are
+   *     thrown unchanged
    * @throws NcclException if launching failed; none of the group's operations is guaranteed to have
    *     been launched
-   * @throws IllegalStateException if operations and the making of communicators meet in one group,
-   *     if a communicator is split twice in it, or if something it uses was closed before its end
-   * @throws IllegalArgumentException if one of its operations writes what another one uses, if two
-   *     ranks of one communicator have calls on one stream in it, or if blocking and non-blocking
-   *     communicators of NCCL meet in it; nothing of it is launched then
+   * @throws IllegalStateException if the group contains both operations and the creation of
+   *     communicators, if a communicator is split, shrunk or grown twice in it, or if an object
+   *     that it uses was closed before its end
+   * @throws IllegalArgumentException if an operation writes memory that another one uses, if two
+   *     ranks of one communicator use one stream, or if the group contains blocking and
+   *     non-blocking communicators of NCCL; nothing is launched then
    */
   public static void run(Runnable body) {
     Objects.requireNonNull(body, "body");
@@ -145,7 +155,7 @@ public final class Group {
     }
   }
 
-  /** {@return whether this thread is within {@link #run}, so that its operations are kept} */
+  /** {@return whether this thread is within {@link #run}, so that its operations are deferred} */
   public static boolean running() {
     return current() != null;
   }
@@ -156,7 +166,7 @@ public final class Group {
     return group == null || group.depth == 0 ? null : group;
   }
 
-  /** Keeps a checked operation. */
+  /** Adds a checked operation. */
   void add(
       Operation operation,
       CommunicatorCore communicator,
@@ -180,7 +190,7 @@ public final class Group {
       throw mixed();
     }
     if (call.stream() != firstStream || call.communicator() != firstCommunicator) {
-      addWay(call);
+      addUse(call);
     }
     if (count == slots.length) {
       slots = Arrays.copyOf(slots, 2 * count);
@@ -191,15 +201,15 @@ public final class Group {
     count++;
   }
 
-  private void addWay(CheckedCall call) {
+  private void addUse(CheckedCall call) {
     if (count == 0) {
       firstCommunicator = call.communicator();
       firstStream = call.stream();
       return;
     }
-    Way way = new Way(call.communicator(), call.stream());
-    if (!otherWays.contains(way)) {
-      otherWays.add(way);
+    StreamUse use = new StreamUse(call.communicator(), call.stream());
+    if (!otherUses.contains(use)) {
+      otherUses.add(use);
     }
   }
 
@@ -209,7 +219,7 @@ public final class Group {
     }
     if (parent != null && parents.contains(parent)) {
       throw new IllegalStateException(
-          "a group holds one split, shrink or grow of a communicator; end the group before the next of "
+          "a group may contain one split, shrink or grow of a communicator; end the group before the next of "
               + parent);
     }
     unconnected.add(communicator);
@@ -218,14 +228,14 @@ public final class Group {
 
   private static IllegalStateException mixed() {
     return new IllegalStateException(
-        "a group holds either operations or the making of communicators; end one group before the other begins");
+        "a group may contain either operations or the creation of communicators; use a group for each");
   }
 
-  /** Throws, and aborts what was begun, if a parent has ended between the call and here. */
+  /** Throws, and aborts the new communicators, if a parent has ended since the call. */
   private void checkParents() {
     boolean open = false;
     try {
-      parents.stream().filter(Objects::nonNull).forEach(parent -> parent.checkDivisible());
+      parents.stream().filter(Objects::nonNull).forEach(parent -> parent.checkCanCreateChild());
       open = true;
     } finally {
       if (!open) {
@@ -237,10 +247,10 @@ public final class Group {
   private void forget(int keptCalls, int keptUnconnected) {
     if (count > keptCalls) {
       count = keptCalls;
-      otherWays.clear();
+      otherUses.clear();
       calls.stream()
           .filter(kept -> kept.stream() != firstStream || kept.communicator() != firstCommunicator)
-          .forEach(this::addWay);
+          .forEach(this::addUse);
     }
     List<CommunicatorCore> dropped = unconnected.subList(keptUnconnected, unconnected.size());
     dropped.forEach(CommunicatorCore::abort);
@@ -250,26 +260,27 @@ public final class Group {
 
   private void clear() {
     count = 0;
-    otherWays.clear();
+    otherUses.clear();
     unconnected.clear();
     parents.clear();
-    if (slots.length > MOST_SLOTS) {
-      slots = Arrays.copyOf(slots, MOST_SLOTS);
+    if (slots.length > MAX_SLOTS) {
+      slots = Arrays.copyOf(slots, MAX_SLOTS);
     }
   }
 
   /**
-   * Returns the checked operations of a lambda, which are not launched.
+   * Returns the checked operations of a lambda without launching them.
    *
-   * @throws IllegalStateException if this thread has a group open, if the lambda makes
-   *     communicators or closes what its operations use, or if a stream is being captured
-   * @throws IllegalArgumentException if one of the operations writes what another one uses
+   * @throws IllegalStateException if this thread has a group open, if the lambda creates
+   *     communicators or closes an object that its operations use, or if a stream is being captured
+   * @throws IllegalArgumentException if an operation writes memory that another one uses
    */
   static List<CheckedCall> record(Runnable body) {
     Objects.requireNonNull(body, "body");
     Group group = ofThread();
     if (group.depth > 0) {
-      throw new IllegalStateException("what a group launches cannot be recorded in it");
+      throw new IllegalStateException(
+          "operations cannot be recorded within a group; end the group first");
     }
     try {
       group.runBody(body);
@@ -288,7 +299,7 @@ public final class Group {
     }
   }
 
-  /** Throws if anything was closed between the call and the end of its group. */
+  /** Throws if an object was closed between the call and the end of its group. */
   private static void checkStillOpen(CheckedCall call) {
     call.stream().checkOpen();
     call.communicator().checkConnected();
@@ -313,33 +324,34 @@ public final class Group {
     for (int i = 0; i < count; i++) {
       checkStillOpen(slots[i]);
     }
-    if (!otherWays.isEmpty()) {
-      checkRanksApart();
+    if (!otherUses.isEmpty()) {
+      checkStreamsNotShared();
     }
     checkMemory();
     boolean captured = prepare(firstCommunicator, firstStream);
-    // By index: an iterator would be an object.
-    for (int i = 0; i < otherWays.size(); i++) {
-      captured |= prepare(otherWays.get(i).communicator(), otherWays.get(i).stream());
+    // By index, to avoid allocating an iterator.
+    for (int i = 0; i < otherUses.size(); i++) {
+      captured |= prepare(otherUses.get(i).communicator(), otherUses.get(i).stream());
     }
     if (captured) {
       launchCaptured();
     } else {
-      launchAndCount(calls, otherWays.isEmpty() ? firstCommunicator : null, true);
+      launchAndCount(calls, otherUses.isEmpty() ? firstCommunicator : null, true);
     }
   }
 
   /**
-   * Throws if two ranks of one communicator share a stream: what the first one enqueues waits for
-   * the second one's, which the stream begins after it.
+   * Throws if two ranks of one communicator share a stream: the first rank's operation would wait
+   * for the second rank's, which the stream starts after it.
    */
-  private void checkRanksApart() {
-    List<Way> earlier = new ArrayList<>(List.of(new Way(firstCommunicator, firstStream)));
-    for (Way way : otherWays) {
-      for (Way other : earlier) {
-        if (way.stream == other.stream
-            && way.communicator != other.communicator
-            && way.communicator
+  private void checkStreamsNotShared() {
+    List<StreamUse> earlier = new ArrayList<>();
+    earlier.add(new StreamUse(firstCommunicator, firstStream));
+    for (StreamUse use : otherUses) {
+      for (StreamUse other : earlier) {
+        if (use.stream == other.stream
+            && use.communicator != other.communicator
+            && use.communicator
                 .driver()
                 .communicatorKey()
                 .equals(other.communicator.driver().communicatorKey())) {
@@ -347,12 +359,12 @@ public final class Group {
               "the group has calls of "
                   + other.communicator
                   + " and of "
-                  + way.communicator
-                  + ", two ranks that need each other, on one stream, where the first would wait for the second indefinitely; each rank needs a stream of its own: "
-                  + way.stream);
+                  + use.communicator
+                  + ", two ranks of one communicator, on one stream, where the first would wait for the second indefinitely; each rank needs its own stream: "
+                  + use.stream);
         }
       }
-      earlier.add(way);
+      earlier.add(use);
     }
   }
 
@@ -363,7 +375,9 @@ public final class Group {
     }
   }
 
-  /** Notes on a stream which communicator calls on it; returns whether it is being captured. */
+  /**
+   * Records the communicator as a user of the stream; returns whether the stream is being captured.
+   */
   private static boolean prepare(CommunicatorCore communicator, Stream stream) {
     communicator.use(stream);
     if (stream.captured()) {
@@ -389,14 +403,14 @@ public final class Group {
   }
 
   /**
-   * Launches checked calls together, as far as they are of one backend. Unless all of them were
-   * refused, it counts them.
+   * Launches checked calls, together for each backend. Counts them unless all of them were
+   * rejected.
    *
    * @param only the communicator of all calls, or null if there may be several
-   * @param carried whether the streams carry the calls until they have passed them
+   * @param tracked whether the streams track the operands until the calls have completed
    */
-  static void launchAndCount(List<CheckedCall> calls, CommunicatorCore only, boolean carried) {
-    boolean refused = false;
+  static void launchAndCount(List<CheckedCall> calls, CommunicatorCore only, boolean tracked) {
+    boolean rejected = false;
     boolean traced = FlightRecorderEvents.on();
     try {
       if (traced) {
@@ -405,27 +419,27 @@ public final class Group {
         launchTogether(calls, only);
       }
     } catch (Throwable failure) {
-      refused = CheckedCall.refuses(failure) && CheckedCall.ofOneBackend(calls);
-      describe(failure, calls, refused, traced);
+      rejected = CheckedCall.nothingLaunched(failure) && CheckedCall.ofOneBackend(calls);
+      describe(failure, calls, rejected, traced);
       throw failure;
     } finally {
-      // First what keeps the memory of the buffers until the operations have ended.
-      if (!refused && carried) {
+      // First, so that the memory of the buffers is kept until the operations have completed.
+      if (!rejected && tracked) {
         trackOperands(calls);
       }
-      if (!refused && !traced) {
+      if (!rejected && !traced) {
         count(calls);
       }
     }
   }
 
   /**
-   * Says of a failure to launch calls which ones it concerns, if they are of one communicator.
+   * Adds the collective to a launch failure, if all calls are of one communicator.
    *
    * @param counted whether the calls have been counted
    */
   private static void describe(
-      Throwable failure, List<CheckedCall> calls, boolean refused, boolean counted) {
+      Throwable failure, List<CheckedCall> calls, boolean rejected, boolean counted) {
     CommunicatorCore only = calls.getFirst().communicator();
     if (calls.stream().anyMatch(call -> call.communicator() != only)) {
       return;
@@ -439,12 +453,12 @@ public final class Group {
     only.describe(
         failure,
         single ? ((CheckedOperation) calls.getFirst()).operation() : null,
-        refused || collectives == 0 ? 0 : first);
+        rejected || collectives == 0 ? 0 : first);
   }
 
-  /** Counts calls that run now; what is captured counts when its graph is launched. */
+  /** Counts calls that run now; captured calls are counted when their graph is launched. */
   private static void count(List<CheckedCall> calls) {
-    // By index: an iterator would be an object.
+    // By index, to avoid allocating an iterator.
     for (int i = 0; i < calls.size(); i++) {
       if (calls.get(i) instanceof CheckedOperation one && !one.stream().captured()) {
         one.takeNumber();
@@ -461,7 +475,7 @@ public final class Group {
     }
   }
 
-  /** Does what {@link #launchAndCount} promises, without counting. */
+  /** Launches as {@link #launchAndCount} does, without counting. */
   private static void launchTogether(List<CheckedCall> calls, CommunicatorCore only) {
     if (only != null) {
       only.backend().launchGroup(calls, only.driver());

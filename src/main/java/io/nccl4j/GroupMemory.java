@@ -5,29 +5,32 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * The memory that the operations of one group use. NCCL promises no order between them (it runs
- * them on different channels at the same time), so none may write what another one reads or writes.
+ * Checks that no operation of a group writes memory that another one reads or writes. NCCL
+ * guarantees no order between them, since it runs them on different channels at the same time.
  *
- * <p>The check sorts the ends of all ranges and looks at them once. It keeps its array for the
- * thread's next group, and looks for the two operations only when it has found that there are some.
+ * <p>The check sorts the boundaries of all ranges and sweeps over them once. It keeps its array for
+ * the thread's next group, and searches for the two operations only after it has found a conflict.
  */
 final class GroupMemory {
-  /** What happens at an address; at the same one, a range ends before another begins. */
+  /** The kinds of boundaries; at the same address, a range ends before another begins. */
   private static final int READ_ENDS = 0;
 
   private static final int WRITE_ENDS = 1;
   private static final int READ_BEGINS = 2;
   private static final int WRITE_BEGINS = 3;
 
-  /** The bits of an event below its address. User space leaves that many free at the top. */
+  /**
+   * The low bits of a boundary hold its kind; the address is shifted, since its top bits are
+   * unused.
+   */
   private static final int KIND_BITS = 2;
 
-  private static final int MOST_KEPT = 1 << 15;
+  private static final int MAX_KEPT = 1 << 15;
 
   /**
    * Memory that one operation uses, for messages.
    *
-   * @param number the operation's place in the group, from 1
+   * @param number the operation's position in the group, from 1
    */
   private record Use(
       int number, CheckedCall call, Buffer buffer, String argument, boolean written) {
@@ -58,35 +61,35 @@ final class GroupMemory {
     }
   }
 
-  private long[] events = new long[64];
+  private long[] boundaries = new long[64];
   private int count;
 
   /**
    * Throws if two calls share memory that one of them writes.
    *
-   * @param calls the calls of a group, each of which was checked alone
-   * @throws IllegalArgumentException if so, which names both
+   * @param calls the calls of a group, each already checked on its own
+   * @throws IllegalArgumentException if two calls conflict; the message names both
    */
   void check(List<CheckedCall> calls) {
-    // By index: an iterator would be an object.
+    // By index, to avoid allocating an iterator.
     for (int i = 0; i < calls.size(); i++) {
       addReads(calls.get(i));
       addRange(written(calls, i), WRITE_BEGINS, WRITE_ENDS);
     }
-    Arrays.sort(events, 0, count);
-    boolean shared = sharesWhatIsWritten();
+    Arrays.sort(boundaries, 0, count);
+    boolean conflict = hasConflict();
     count = 0;
-    if (events.length > MOST_KEPT) {
-      events = new long[MOST_KEPT];
+    if (boundaries.length > MAX_KEPT) {
+      boundaries = new long[MAX_KEPT];
     }
-    if (shared) {
+    if (conflict) {
       throwFirst(calls);
     }
   }
 
   /**
-   * Returns what a call writes, or null: a receive from the rank itself whose send has the same
-   * memory moves nothing.
+   * Returns the buffer that a call writes, or null. A receive from this rank itself writes nothing
+   * if the matching send has the same memory.
    */
   private static Buffer written(List<CheckedCall> calls, int index) {
     Buffer written = calls.get(index).writes();
@@ -94,7 +97,7 @@ final class GroupMemory {
     if (!isWithItself(calls.get(index), Operation.RECV, communicator)) {
       return written;
     }
-    // Both meet in the order of the calls.
+    // Sends and receives match in the order of the calls.
     int before = 0;
     for (int i = 0; i < index; i++) {
       before += isWithItself(calls.get(i), Operation.RECV, communicator) ? 1 : 0;
@@ -116,7 +119,9 @@ final class GroupMemory {
     return one.memory().address() == other.memory().address() && one.byteSize() == other.byteSize();
   }
 
-  /** Adds what a call reads and does not write itself: an operation in place has one owner. */
+  /**
+   * Adds the memory that a call reads and does not write itself: in-place operations are allowed.
+   */
   private void addReads(CheckedCall call) {
     Buffer read = call.reads();
     Buffer written = call.writes();
@@ -142,22 +147,22 @@ final class GroupMemory {
     if (start >= end) {
       return;
     }
-    if (count + 2 > events.length) {
-      events = Arrays.copyOf(events, 2 * events.length);
+    if (count + 2 > boundaries.length) {
+      boundaries = Arrays.copyOf(boundaries, 2 * boundaries.length);
     }
-    events[count++] = start << KIND_BITS | begins;
-    events[count++] = end << KIND_BITS | ends;
+    boundaries[count++] = start << KIND_BITS | begins;
+    boundaries[count++] = end << KIND_BITS | ends;
   }
 
   private static boolean overlap(Buffer one, Buffer other) {
     return one.overlaps(one.byteSize(), other, other.byteSize());
   }
 
-  private boolean sharesWhatIsWritten() {
+  private boolean hasConflict() {
     int reads = 0;
     int writes = 0;
     for (int i = 0; i < count; i++) {
-      switch ((int) events[i] & (1 << KIND_BITS) - 1) {
+      switch ((int) boundaries[i] & (1 << KIND_BITS) - 1) {
         case READ_ENDS -> reads--;
         case WRITE_ENDS -> writes--;
         case READ_BEGINS -> reads++;

@@ -4,53 +4,53 @@ import io.nccl4j.spi.CommunicatorContext;
 import java.util.Objects;
 import java.util.function.Supplier;
 
-/** The one id of a communicator that waits for its grow. */
+/** The id of a communicator's next grow; at most one exists at a time. */
 final class GrowId {
   private final CommunicatorContext communicator;
-  private volatile UniqueId waiting;
+  private volatile UniqueId pending;
 
   GrowId(CommunicatorContext communicator) {
     this.communicator = communicator;
   }
 
-  /** Returns whether an id waits for its grow. */
-  boolean waits() {
-    return waiting != null;
+  /** Returns whether an id has been created and not used yet. */
+  boolean isPending() {
+    return pending != null;
   }
 
   /**
-   * Makes the id.
+   * Creates the id.
    *
-   * @throws IllegalStateException if one waits for its grow
+   * @throws IllegalStateException if an id has not been used yet
    */
-  UniqueId make(Supplier<UniqueId> maker) {
-    if (waiting != null) {
+  UniqueId create(Supplier<UniqueId> maker) {
+    if (pending != null) {
       throw new IllegalStateException(
-          "an id of newGrowId waits for its grow; there is only one at a time: " + communicator);
+          "the id of an earlier newGrowId has not been used by a grow yet; call grow first: " + communicator);
     }
-    waiting = maker.get();
-    return waiting;
+    pending = maker.get();
+    return pending;
   }
 
-  /** Throws unless it is the id that waits. */
+  /** Throws unless the id is the unused one. */
   void check(UniqueId id) {
     Objects.requireNonNull(id, "id");
-    UniqueId there = waiting;
-    if (!id.equals(there)) {
+        UniqueId current = pending;
+    if (!id.equals(current)) {
       throw new IllegalArgumentException(
           "id is "
               + id
-              + "; it must be the one that this communicator's newGrowId gave last, which is good"
+              + "; it must be the last id that newGrowId of this communicator returned, which can be used"
               + " for one grow: "
-              + (there == null ? "there is none" : there));
+              + (current == null ? "there is none" : current));
     }
   }
 
-  /** Uses up the id, just before the grow begins; null is no id. */
+  /** Marks the id as used, just before the grow begins; does nothing for null. */
   synchronized void use(UniqueId id) {
     if (id != null) {
       check(id);
-      waiting = null;
+      pending = null;
     }
   }
 }

@@ -9,13 +9,11 @@ import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicLong;
 import jdk.jfr.Event;
 
-/**
- * What is recorded of the operations that one stream carries together, or of the launch of a graph.
- */
+/** Records the operations that are launched together on one stream, or the launch of a graph. */
 final class LaunchTrace implements OperationTrace {
   private static final AtomicLong GROUPS = new AtomicLong();
   private final Stream stream;
-  // Whether a refusal is one of all operations, so that none of them counts.
+  // Whether a rejection applies to all operations, so that none of them is counted.
   private final boolean together;
   private final List<CheckedOperation> calls = new ArrayList<>();
   private final List<CollectiveEvent> collectives = new ArrayList<>();
@@ -33,18 +31,18 @@ final class LaunchTrace implements OperationTrace {
     this.graph = graph;
   }
 
-  /** Launches one operation, and has its stream tell of it. */
+  /** Launches and records one operation. */
   static void record(CheckedOperation call, Runnable launch) {
     LaunchTrace trace = new LaunchTrace(call.stream(), true, null);
     trace.add(call, 0);
     trace.record(launch);
   }
 
-  /** Launches operations together, and has the stream of each tell of it. */
+  /** Launches operations together and records them, with one trace per stream. */
   static void record(List<CheckedCall> calls, Runnable launch) {
     long group = GROUPS.incrementAndGet();
     boolean together = CheckedCall.ofOneBackend(calls);
-    // In one order for all threads, since a stream may be locked meanwhile.
+    // Sorted, since streams may be locked during the launch and all threads need the same order.
     SortedMap<Stream, LaunchTrace> traces = new TreeMap<>(Comparator.comparingLong(Stream::number));
     for (CheckedCall call : calls) {
       if (call instanceof CheckedOperation one && !one.stream().captured()) {
@@ -61,7 +59,7 @@ final class LaunchTrace implements OperationTrace {
     nested.run();
   }
 
-  /** Launches a graph, and has the stream tell of it. */
+  /** Launches and records a graph. */
   static void record(GraphEvent graph, Stream stream, Runnable launch) {
     new LaunchTrace(stream, true, graph).record(launch);
   }
@@ -91,7 +89,7 @@ final class LaunchTrace implements OperationTrace {
   }
 
   private void record(Runnable launch) {
-    // Only now: the first event of a kind takes long to make.
+    // After all events are created, since creating the first event of a type is slow.
     collectives.forEach(Event::begin);
     if (graph != null) {
       graph.begin();
@@ -101,7 +99,7 @@ final class LaunchTrace implements OperationTrace {
     try {
       stream.driver().trace(this, launch);
     } catch (Throwable failure) {
-      if (together && CheckedCall.refuses(failure)) {
+      if (together && CheckedCall.nothingLaunched(failure)) {
         returnNumbers();
       }
       ended(failure);
@@ -132,8 +130,8 @@ final class LaunchTrace implements OperationTrace {
   public synchronized long finished() {
     for (CollectiveEvent event : collectives) {
       event.end();
-      // An abort ends operations as if they were finished.
-      event.abortedThen = event.of.isAborted();
+      // An abort ends operations as if they had completed.
+      event.wasAborted = event.of.isAborted();
     }
     if (graph != null) {
       graph.end();
@@ -155,7 +153,7 @@ final class LaunchTrace implements OperationTrace {
     String error = failure == null ? null : failure.toString();
     for (CollectiveEvent event : collectives) {
       event.queued = begunAt - enqueuedAt;
-      event.error = error == null && event.abortedThen ? "aborted: " + event.of : error;
+      event.error = error == null && event.wasAborted ? "aborted: " + event.of : error;
       event.commit();
     }
     if (graph != null) {

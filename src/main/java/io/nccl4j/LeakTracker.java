@@ -4,27 +4,29 @@ import io.nccl4j.internal.util.Loggers;
 import java.lang.ref.Cleaner;
 
 /**
- * Reports an object that the garbage collector found before it was closed, with the stack of the
- * call that made it.
+ * Logs a warning when an object is garbage-collected without having been closed, with the stack
+ * trace of its creation.
  *
- * <p>It logs, and ends Java threads; it closes nothing. Closing calls native code, and may wait for
- * other ranks. A communicator that the collector ended on one rank would fail the others at a time
- * that no program chose.
+ * <p>It ends Java threads, but closes nothing: closing calls native code and may wait for other
+ * ranks, and a communicator closed by the collector on one rank would fail the other ranks at an
+ * arbitrary time.
  *
- * <p>The stack is always kept, so that the first report says what to correct. Tracking takes 1 to 4
- * microseconds at up to 100 frames, which is little beside the thread of a reference stream (100
- * and more) or the driver's work for one of CUDA, so there is no switch.
+ * <p>The stack trace is always captured, so that the first report identifies the code to fix. That
+ * takes 1 to 4 microseconds for up to 100 frames, which is small compared to creating the thread of
+ * a reference stream (100 microseconds and more) or a CUDA stream, so there is no switch.
  */
 final class LeakTracker {
   private static Cleaner cleaner;
 
-  private final Throwable made = new Throwable("the stack that made it");
+  private final Throwable created = new Throwable("created here");
   private volatile boolean closed;
-  private volatile Runnable afterwards = () -> {};
+  private volatile Runnable afterReport = () -> {};
   private Cleaner.Cleanable watch;
   private String what;
 
-  /** Makes the one for a process when it is needed; a thread that cannot be started fails once. */
+  /**
+   * Creates the cleaner of the process lazily, and tries again if starting its thread has failed.
+   */
   private static synchronized Cleaner cleaner() {
     if (cleaner == null) {
       cleaner = Cleaner.create(Thread.ofPlatform().daemon().name("nccl4j-leaks").factory());
@@ -33,10 +35,10 @@ final class LeakTracker {
   }
 
   /**
-   * Begins to watch an object, unless it is closed already.
+   * Starts to watch an object, unless it is already closed.
    *
-   * @param owner what must be closed; it is not kept
-   * @param description what the report calls it
+   * @param owner the object that must be closed; it is not kept reachable
+   * @param description the name of the object in the warning
    */
   synchronized void watch(Object owner, String description) {
     if (!closed) {
@@ -44,22 +46,22 @@ final class LeakTracker {
       try {
         watch = cleaner().register(owner, this::collected);
       } catch (OutOfMemoryError shortage) {
-        // The object can be used without a watch; failing here would leave what it holds open.
+        // The object is usable without a watch; failing here would leak its resources.
         watch = null;
       }
     }
   }
 
   /**
-   * Sets what to do after a report.
+   * Sets an action to run after a warning.
    *
-   * @param action ends threads; it must not refer to the object, nor wait
+   * @param action ends threads; it must not refer to the object, and must not block
    */
-  void afterwards(Runnable action) {
-    afterwards = action;
+  void afterReport(Runnable action) {
+    afterReport = action;
   }
 
-  /** Ends the watch, since the object is closed. Idempotent. */
+  /** Stops watching, since the object is closed. Idempotent. */
   synchronized void close() {
     closed = true;
     if (watch != null) {
@@ -74,12 +76,12 @@ final class LeakTracker {
     try {
       Loggers.of(LeakTracker.class)
           .warn(
-              "{} was never closed and is no longer reachable; what it holds outside the Java heap"
-                  + " stays until the process ends",
+              "{} is no longer reachable but was never closed; its resources outside the Java heap"
+                  + " stay allocated until the process exits",
               what,
-              made);
+              created);
     } finally {
-      afterwards.run();
+      afterReport.run();
     }
   }
 }

@@ -4,9 +4,9 @@ import io.nccl4j.internal.util.Arguments;
 import java.util.List;
 
 /**
- * A native library could not be loaded, or only a version that is too old. The message lists every
- * name and path that was tried, why each failed, and what to do. Where more is missing, such as the
- * other library or the GPU driver, the message names that too.
+ * Thrown when a native library cannot be loaded, or only a version that is too old. The message
+ * lists every name and path that was tried, the reason of each failure, and what to do. If other
+ * components are missing, such as the other library or the GPU driver, the message names them too.
  */
 public class LibraryNotFoundException extends Nccl4jException {
   private static final long serialVersionUID = 1;
@@ -14,24 +14,23 @@ public class LibraryNotFoundException extends Nccl4jException {
   /** The library's short name, {@code nccl} or {@code cudart}. */
   private final String library;
 
-  /** Everything that was tried, in order. */
-  // List.copyOf gives serializable lists, which the declared type cannot say.
+  /** The attempts, in order. */
+  // List.copyOf returns serializable lists.
   @SuppressWarnings("serial")
   private final List<Attempt> attempts;
 
   /**
    * One name or path that was tried.
    *
-   * @param source where the name came from, such as {@code environment variable
-   *     NCCL4J_NCCL_LIBRARY}
-   * @param location the name or path that was handed to the loader, or {@code -} where the source
+   * @param source the source of the name, such as {@code environment variable NCCL4J_NCCL_LIBRARY}
+   * @param location the name or path that was passed to the loader, or {@code -} if the source
    *     named none
-   * @param reason why it failed, in the loader's own words where it was asked
+   * @param reason why it failed: the loader's message if the loader was called
    */
   public record Attempt(String source, String location, String reason)
       implements java.io.Serializable {
 
-    /** {@return all three in one line, without a location that there is not or that is repeated} */
+    /** {@return the three values in one line, without a location that is missing or repeated} */
     @Override
     public String toString() {
       boolean repeated = location.equals("-") || reason.startsWith(location + ": ");
@@ -40,11 +39,11 @@ public class LibraryNotFoundException extends Nccl4jException {
   }
 
   /**
-   * Describes one search that found nothing.
+   * Creates an exception for a search that found no usable library.
    *
    * @param library the library's short name, such as {@code nccl}
-   * @param attempts everything that was tried, in order
-   * @param remedy what a user can do
+   * @param attempts the attempts, in order
+   * @param remedy what the user can do
    */
   public LibraryNotFoundException(String library, List<Attempt> attempts, String remedy) {
     super(message(library, attempts, remedy));
@@ -53,10 +52,11 @@ public class LibraryNotFoundException extends Nccl4jException {
   }
 
   /**
-   * Describes one search that found nothing, on a machine that lacks other things as well.
+   * Creates an exception for a search that found no usable library, on a machine where other
+   * components are missing too.
    *
-   * @param search the search that found nothing
-   * @param others what else is missing, at least one line of text each
+   * @param search the exception of the search
+   * @param others the other missing components, at least one line of text each
    */
   public LibraryNotFoundException(LibraryNotFoundException search, List<String> others) {
     super(search.getMessage() + "\nAlso:\n" + String.join("\n", others), search);
@@ -75,12 +75,15 @@ public class LibraryNotFoundException extends Nccl4jException {
     return text.toString();
   }
 
-  /** {@return the library's short name, {@code nccl} or {@code cudart}; the first if both lack} */
+  /**
+   * {@return the library's short name, {@code nccl} or {@code cudart}; the first if both are
+   * missing}
+   */
   public String library() {
     return library;
   }
 
-  /** {@return everything that was tried for {@link #library}, in order} */
+  /** {@return the attempts to load {@link #library}, in order} */
   public List<Attempt> attempts() {
     return attempts;
   }

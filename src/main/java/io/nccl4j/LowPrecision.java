@@ -1,12 +1,13 @@
 package io.nccl4j;
 
 /**
- * Conversions between {@code float} and the narrow floating-point formats of {@link DataType}, bit
- * for bit as the GPU's saturating conversions do them: to the nearest value, ties to even; NaN
- * stays NaN.
+ * Conversions between {@code float} and the narrow floating-point formats of {@link DataType}. The
+ * results are bit-identical to the saturating conversions of GPUs: round to nearest, ties to even;
+ * NaN stays NaN.
  *
- * <p>Float16 and bfloat16 overflow to infinity. Both float8 formats saturate: what is too large,
- * infinity included, becomes the largest finite value of its sign ({@code __NV_SATFINITE}).
+ * <p>Float16 and bfloat16 overflow to infinity. Both float8 formats saturate: values that are too
+ * large, including infinity, become the largest finite value of the same sign ({@code
+ * __NV_SATFINITE}).
  */
 public final class LowPrecision {
   private static final int E4M3_MAX = 0x7E;
@@ -104,15 +105,15 @@ public final class LowPrecision {
     }
     int bias = (1 << (exponentBits - 1)) - 1;
     int exponent = (magnitude >>> 23) - 127 + bias;
-    // Below the smallest normal number the step stays that of exponent 1, so more bits are dropped.
+    // Subnormal numbers keep the step of exponent 1, so more bits are dropped.
     int shift = 23 - mantissaBits + (exponent < 1 ? 1 - exponent : 0);
     if (shift > 24) {
       return (byte) sign;
     }
     int mantissa = (magnitude & 0x7FFFFF) | (magnitude >>> 23 == 0 ? 0 : 0x800000);
     int rounded = (mantissa + (1 << (shift - 1)) - 1 + ((mantissa >>> shift) & 1)) >>> shift;
-    // The implicit one of a normal number carries into the exponent field, as does a mantissa that
-    // rounds up to two.
+    // The implicit bit of a normal number carries into the exponent field, as does a mantissa
+    // that rounds up to two.
     int pattern = exponent < 1 ? rounded : ((exponent - 1) << mantissaBits) + rounded;
     return (byte) (sign | Math.min(pattern, max));
   }

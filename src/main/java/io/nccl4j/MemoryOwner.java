@@ -5,8 +5,8 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * What a buffer and all views of it share: whether the memory is still there, which streams use it,
- * and how to release it.
+ * The state that a buffer shares with its slices: whether it is open, which streams use its memory,
+ * and how to release the memory.
  */
 final class MemoryOwner {
   /** The last use of some memory by one stream. */
@@ -14,15 +14,15 @@ final class MemoryOwner {
     private final StreamFence fence;
     private long value;
 
-    Use(StreamFence progress) {
-      this.fence = progress;
+    Use(StreamFence fence) {
+      this.fence = fence;
     }
 
     StreamFence fence() {
       return fence;
     }
 
-    /** Goes on to a ticket, unless another thread has brought a later one before. */
+    /** Advances to a fence value, unless another thread has set a later one. */
     void advance(long to) {
       if (value < to) {
         synchronized (this) {
@@ -32,29 +32,31 @@ final class MemoryOwner {
     }
   }
 
-  // Forgotten once it has run: what it holds may be large, and a thread's last group may hold the
-  // buffer.
+  // Cleared once it has run: it may keep large objects reachable, and a thread's last group may
+  // keep the buffer.
   private Runnable release;
-  // Who must let go before the memory may; under the owner's lock.
+  // Must be closed before the memory can be freed. Guarded by this.
   private final List<Buffer.Retention> retentions = new ArrayList<>();
-  // Where the memory is, or nowhere once it is closed. Read plainly on the hot path; written once
-  // more, before the memory goes.
+  // NO_DEVICE once it is closed. Not volatile, since it is read on the hot path; set before the
+  // memory is freed.
   private int deviceKey;
-  // The stream that used the memory last: most buffers know but one.
+  // The stream that used the memory last; most buffers are used by one stream only.
   private Use last = new Use(null);
-  // Replaced under the owner's lock, never changed.
+  // Copied on write, under the lock of this.
   private volatile Use[] uses = {};
 
-  MemoryOwner(Runnable release, int place) {
+  MemoryOwner(Runnable release, int deviceKey) {
     this.release = release;
-    this.deviceKey = place;
+    this.deviceKey = deviceKey;
   }
 
   boolean isOpen() {
     return deviceKey != DeviceType.NO_DEVICE;
   }
 
-  /** Returns whether the caller is the one to release the memory. */
+  /**
+   * Marks the memory as closed; returns whether this call did so, and the caller must release it.
+   */
   synchronized boolean end(Buffer buffer) {
     if (!isOpen()) {
       return false;
@@ -70,27 +72,27 @@ final class MemoryOwner {
     return true;
   }
 
-  void usedBy(StreamFence progress, long ticket) {
+  void usedBy(StreamFence fence, long value) {
     Use use = last;
-    if (use.fence != progress) {
-      use = useBy(progress);
+    if (use.fence != fence) {
+      use = useBy(fence);
     }
-    use.advance(ticket);
+    use.advance(value);
   }
 
-  private Use useBy(StreamFence progress) {
-    // Buffers that take turns on two streams come here each time: nothing is allocated.
+  private Use useBy(StreamFence fence) {
+    // A buffer that alternates between two streams gets here each time, so nothing is allocated.
     for (Use use : uses) {
-      if (use.fence == progress) {
+      if (use.fence == fence) {
         last = use;
         return use;
       }
     }
-    return firstUseBy(progress);
+    return firstUseBy(fence);
   }
 
-  private synchronized Use firstUseBy(StreamFence progress) {
-    Use use = new Use(progress);
+  private synchronized Use firstUseBy(StreamFence fence) {
+    Use use = new Use(fence);
     uses =
         java.util.stream.Stream.concat(
                 Arrays.stream(uses).filter(earlier -> earlier.fence.alive()),
@@ -100,7 +102,7 @@ final class MemoryOwner {
     return use;
   }
 
-  /** Returns a use that is not over, or null. */
+  /** Returns a use that has not completed, or null. */
   Use pending() {
     for (Use use : uses) {
       if (!use.fence.hasPassed(use.value)) {
@@ -110,14 +112,14 @@ final class MemoryOwner {
     return null;
   }
 
-  /** Frees the memory; called once, by the one thread that has ended it. */
+  /** Frees the memory; called once, by the thread for which {@link #end} returned true. */
   void release() {
     Runnable now = release;
     release = null;
     now.run();
   }
 
-  /** Gives the memory back once no stream uses it any more. */
+  /** Frees the memory once no stream uses it any more. */
   void releaseWhenUnused() {
     Use use = pending();
     if (use == null) {
@@ -127,16 +129,16 @@ final class MemoryOwner {
     }
   }
 
-  /** Returns whether the memory is there and of this very place. */
-  boolean isAt(int there) {
-    return deviceKey == there;
+  /** Returns whether the memory is open and has this device key. */
+  boolean isAt(int key) {
+    return deviceKey == key;
   }
 
-  synchronized void add(Buffer.Retention hold) {
-    retentions.add(hold);
+  synchronized void add(Buffer.Retention retention) {
+    retentions.add(retention);
   }
 
-  synchronized void remove(Buffer.Retention hold) {
-    retentions.remove(hold);
+  synchronized void remove(Buffer.Retention retention) {
+    retentions.remove(retention);
   }
 }

@@ -1,24 +1,24 @@
 package io.nccl4j;
 
 /**
- * The root of the exceptions that report a failure of a library, a device, a peer or the machine.
- * Catch it to handle every failure of a run in one place:
+ * The base class of the exceptions that report a failure of a library, a device, a peer or the
+ * machine. Catch it to handle all such failures in one place:
  *
  * <ul>
- *   <li>{@link NcclException}: a collective backend reported a failure, or a deadline has passed
+ *   <li>{@link NcclException}: a backend reported a failure, or a timeout expired
  *   <li>{@link CudaException}: a call of the CUDA runtime failed
  *   <li>{@link LibraryNotFoundException}: a native library could not be loaded
  *   <li>{@link io.nccl4j.rendezvous.RendezvousException}: the ranks could not exchange an id
  * </ul>
  *
- * <p>A mistake of the caller is an {@link IllegalArgumentException}, an {@link
+ * <p>A programming error throws an {@link IllegalArgumentException}, an {@link
  * IllegalStateException} or a {@link NullPointerException} instead.
  */
 public abstract class Nccl4jException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
   /**
-   * Describes a failure.
+   * Creates an exception.
    *
    * @param message what failed
    */
@@ -27,7 +27,7 @@ public abstract class Nccl4jException extends RuntimeException {
   }
 
   /**
-   * Describes a failure and its cause.
+   * Creates an exception with a cause.
    *
    * @param message what failed
    * @param cause why it failed; may be null

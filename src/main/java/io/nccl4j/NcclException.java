@@ -5,17 +5,15 @@ import java.util.OptionalLong;
 import java.util.Set;
 
 /**
- * A call of the collectives' library failed: NCCL's own, or the reference backend's, with the same
- * results.
+ * Thrown when a call of NCCL or of the reference backend fails; both use the same result codes.
  *
- * <p>Subclasses are the kinds that a caller would handle differently. An argument that nccl4j
- * itself refuses is no {@code NcclException} but an {@link IllegalArgumentException}, {@link
- * IllegalStateException} or {@link NullPointerException}, thrown before any native call.
+ * <p>The subclasses are failures that callers may handle differently. An argument that nccl4j
+ * rejects throws an {@link IllegalArgumentException}, {@link IllegalStateException} or {@link
+ * NullPointerException} instead, before any native call.
  *
- * <p>What a program needs to go on without the ranks that it has lost is data: {@link #failedRanks}
- * and {@link #missingRanks}, by the numbers that they have in the communicator. The reference
- * backend knows them. NCCL does not say which rank has failed or is missing, so there both are
- * empty.
+ * <p>To continue without lost ranks, use {@link #failedRanks} and {@link #missingRanks}, which
+ * contain rank numbers of the communicator. The reference backend provides them. NCCL does not
+ * report which rank has failed or is missing, so both are empty with NCCL.
  *
  * {@snippet :
  * try {
@@ -25,15 +23,15 @@ import java.util.Set;
  *   Set<Integer> lost = new TreeSet<>(e.failedRanks());
  *   lost.addAll(e.missingRanks());
  *   if (lost.isEmpty() || lost.contains(comm.rank())) {
- *     throw e; // not known who is lost, or this rank itself
+ *     throw e; // the lost ranks are unknown, or include this rank
  *   }
  *   comm = comm.shrink(lost, ShrinkMode.ABORT_FIRST, comm.config());
  * }
  * }
  *
- * <p>Survivors may learn of several losses in another order, and {@link Communicator#shrink} needs
- * the same ranks of all of them: a shrink that fails is repeated with what {@link
- * Communicator#asyncError} of the same communicator says then.
+ * <p>Survivors may detect several losses in different order, but must pass the same ranks to {@link
+ * Communicator#shrink}. If a shrink fails, repeat it with the ranks that {@link
+ * Communicator#asyncError} of the same communicator then reports.
  */
 public class NcclException extends Nccl4jException {
   private static final long serialVersionUID = 1;
@@ -41,35 +39,35 @@ public class NcclException extends Nccl4jException {
   /** The function that failed, such as {@code ncclAllReduce}. */
   private final String function;
 
-  /** What it answered. */
+  /** The result of the call. */
   private final NcclResult result;
 
   /** The raw code of {@code ncclResult_t}. */
   private final int code;
 
-  /** What went wrong, in the library's words. */
+  /** The library's error text. */
   private final String text;
 
   /** The library's last-error text, or an empty string. */
   private final String lastError;
 
-  /** What it concerns. */
+  /** The communicator, operation and ranks concerned. */
   private FailureDetails details;
 
   /**
-   * Describes one failed call.
+   * Creates an exception for one failed call.
    *
    * @param function the function that failed, such as {@code ncclAllReduce}
-   * @param code the raw result code, of {@code ncclResult_t}
-   * @param text what went wrong, in the library's words
+   * @param code the raw {@code ncclResult_t} code
+   * @param text the library's error text
    * @param lastError the library's last-error text, or an empty string. NCCL keeps one such text
-   *     per process: it may stem from an earlier call, also of another thread
+   *     per process, so it may stem from an earlier call, possibly of another thread
    */
   public NcclException(String function, int code, String text, String lastError) {
     this(function, code, text, lastError, FailureDetails.NONE);
   }
 
-  /** Describes one failed call of which it is known what it concerns. */
+  /** Creates an exception for one failed call, with details. */
   NcclException(String function, int code, String text, String lastError, FailureDetails details) {
     super(message(function, code, text, lastError));
     this.function = function;
@@ -81,13 +79,13 @@ public class NcclException extends Nccl4jException {
   }
 
   /**
-   * Makes the exception of the kind that a result belongs to.
+   * Creates an exception of the class that corresponds to a result code.
    *
    * @param function the function that failed
-   * @param code the raw result code, of {@code ncclResult_t}
-   * @param text what went wrong, in the library's words
+   * @param code the raw {@code ncclResult_t} code
+   * @param text the library's error text
    * @param lastError the library's last-error text, or an empty string
-   * @return the exception, to be thrown
+   * @return the exception
    */
   public static NcclException of(String function, int code, String text, String lastError) {
     return switch (NcclResult.ofCode(code)) {
@@ -102,12 +100,12 @@ public class NcclException extends Nccl4jException {
   }
 
   /**
-   * {@return a new exception of the same kind and with the same texts, whose cause is the first}
-   * Called by backends; programs do not need it. Each of several waits that end for one reason
-   * throws its own, since it may suppress others in it.
+   * {@return a new exception of the same class and with the same texts, whose cause is the first}
+   * Called by backends; programs do not need it. If several waits end for one reason, each throws
+   * its own exception, since others may be suppressed in it.
    *
    * @param first the first exception
-   * @param details what the new one concerns
+   * @param details the details of the new exception
    */
   public static NcclException copyOf(NcclException first, FailureDetails details) {
     NcclException copy =
@@ -120,11 +118,11 @@ public class NcclException extends Nccl4jException {
   }
 
   /**
-   * Called by backends; programs do not need it. Says what this exception concerns, unless that has
-   * been said before. The thread that makes the exception calls this before it hands the exception
-   * to another one.
+   * Sets the details of this exception, unless they are already set. Called by backends; programs
+   * do not need it. The thread that creates the exception calls this method before it passes the
+   * exception to another thread.
    *
-   * @param known what is known
+   * @param known the details
    * @return this exception
    */
   public final NcclException initDetails(FailureDetails known) {
@@ -134,7 +132,7 @@ public class NcclException extends Nccl4jException {
     return this;
   }
 
-  /** {@return what this exception concerns, as far as is known} Backends pass it on. */
+  /** {@return the known details of this exception} Used by backends. */
   public final FailureDetails details() {
     return details;
   }
@@ -144,7 +142,9 @@ public class NcclException extends Nccl4jException {
     return lastError.isBlank() ? call : call + "; last error: " + lastError.strip();
   }
 
-  /** {@return the texts, and which collective of which communicator it was, where that is known} */
+  /**
+   * {@return the error texts, followed by the collective and the communicator if they are known}
+   */
   @Override
   public String getMessage() {
     String message = super.getMessage();
@@ -153,37 +153,37 @@ public class NcclException extends Nccl4jException {
   }
 
   /**
-   * {@return the ranks that are known to have failed, died, aborted or closed their end, in
-   * ascending order: they take part in nothing any more} They are numbers of the communicator whose
-   * operation failed; of the parent where making another one of it failed. Empty where none is
-   * known: ranks that only call different operations have not failed, and NCCL names none.
-   * Immutable; it stays as it was known when the exception was made.
+   * {@return the ranks that are known to have failed, exited, aborted or closed their communicator,
+   * in ascending order} Such ranks take part in no further operation. The numbers are ranks of the
+   * communicator whose operation failed, or of the parent if the creation of a child failed. Empty
+   * if none is known: ranks that only call different operations have not failed, and NCCL names
+   * none. Immutable; not updated after the exception was created.
    */
   public final Set<Integer> failedRanks() {
     return details.failedRanks();
   }
 
   /**
-   * {@return the ranks that were waited for until the time had passed, in ascending order: they may
-   * be late, stopped or gone} Numbers as for {@link #failedRanks}; a rank that was itself waited
-   * for finds its own number. Empty if it was no time-out, on NCCL, and of a rendezvous. Immutable.
+   * {@return the ranks that had not responded when the timeout expired, in ascending order; they
+   * may be late, stopped or terminated} The numbers are as for {@link #failedRanks} and may include
+   * this rank. Empty if the failure is not a timeout, with NCCL, and for a rendezvous. Immutable.
    */
   public final Set<Integer> missingRanks() {
     return details.missingRanks();
   }
 
-  /** {@return the operation that failed, or was waited for, if it was one and is known} */
+  /** {@return the operation that failed or timed out, if known} */
   public final Optional<Operation> operation() {
     return Optional.ofNullable(details.operation());
   }
 
   /**
-   * {@return the number of the collective that failed among those of its communicator, from 1,
-   * which is the same on every rank} Recordings have the same numbers. Of a group whose launch NCCL
-   * failed, the first one. Of a wait for a stream or an event, whose own time has passed, the last
-   * one that was enqueued by then: the one that hangs is this one or one before it. Empty where it
-   * was no collective, where NCCL refused the call, which then has no number, or where several
-   * communicators are on the stream.
+   * {@return the sequence number of the failed collective in its communicator, from 1, which is the
+   * same on every rank} Recordings use the same numbers. If NCCL failed to launch a group, it is
+   * the number of the group's first collective. If a wait for a stream or an event timed out, it is
+   * the number of the last collective enqueued by then: that one or an earlier one hangs. Empty if
+   * the operation is not a collective, if NCCL rejected the call, which then has no number, or if
+   * several communicators use the stream.
    */
   public final OptionalLong sequenceNumber() {
     return details.sequenceNumber() == 0
@@ -196,17 +196,20 @@ public class NcclException extends Nccl4jException {
     return function;
   }
 
-  /** {@return what it answered; {@link NcclResult#UNKNOWN} for a code that nccl4j does not know} */
+  /**
+   * {@return the result of the call; {@link NcclResult#UNKNOWN} for a code that nccl4j does not
+   * know}
+   */
   public final NcclResult result() {
     return result;
   }
 
-  /** {@return the raw code that it answered} */
+  /** {@return the raw {@code ncclResult_t} code} */
   public final int code() {
     return code;
   }
 
-  /** {@return what went wrong, in the library's words} C: {@code ncclGetErrorString}. */
+  /** {@return the library's error text} C: {@code ncclGetErrorString}. */
   public final String text() {
     return text;
   }

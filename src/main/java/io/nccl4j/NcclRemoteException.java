@@ -1,18 +1,18 @@
 package io.nccl4j;
 
 /**
- * A peer failed or left: {@link NcclResult#REMOTE_ERROR}. Abort the communicator; the surviving
- * ranks can make a new one.
+ * Thrown when a peer failed or its connection was closed: {@link NcclResult#REMOTE_ERROR}. Abort
+ * the communicator; the surviving ranks can create a new one.
  */
 public class NcclRemoteException extends NcclException {
   private static final long serialVersionUID = 1;
 
   /**
-   * Describes one failed call.
+   * Creates an exception for one failed call.
    *
    * @param function the function that failed
-   * @param code the raw result code
-   * @param text what went wrong, in the library's words
+   * @param code the raw {@code ncclResult_t} code
+   * @param text the library's error text
    * @param lastError the library's last-error text, or an empty string
    */
   public NcclRemoteException(String function, int code, String text, String lastError) {

@@ -1,20 +1,20 @@
 package io.nccl4j;
 
 /**
- * What a call answered. The codes are those of {@code ncclResult_t}; the reference backend uses the
- * same ones.
+ * The result of a call. The codes are those of {@code ncclResult_t}; the reference backend uses the
+ * same codes.
  *
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclresult-t">ncclResult_t</a>
  */
 public enum NcclResult {
-  /** The call did what it should. */
+  /** The call succeeded. */
   SUCCESS(0),
   /** A call to the CUDA runtime or driver failed. */
   UNHANDLED_CUDA_ERROR(1),
   /** A call to the operating system failed. */
   SYSTEM_ERROR(2),
-  /** The library found its own state broken, or memory was corrupted. */
+  /** The library detected an inconsistent internal state, or memory was corrupted. */
   INTERNAL_ERROR(3),
   /** An argument has a value that is not allowed. */
   INVALID_ARGUMENT(4),
@@ -24,7 +24,7 @@ public enum NcclResult {
   REMOTE_ERROR(6),
   /** The operation has not finished; never a success. */
   IN_PROGRESS(7),
-  /** A deadline passed. */
+  /** A timeout expired. */
   TIMEOUT(8),
   /** A code that this version of nccl4j does not know; always a failure. */
   UNKNOWN(-1);
@@ -35,16 +35,15 @@ public enum NcclResult {
     this.code = code;
   }
 
-  /** {@return the code of {@code ncclResult_t}, or -1 for {@link #UNKNOWN}} */
+  /** {@return the {@code ncclResult_t} code, or -1 for {@link #UNKNOWN}} */
   public int code() {
     return code;
   }
 
   /**
-   * {@return the result of a code of {@code ncclResult_t}; {@link #UNKNOWN} for one that is not
-   * known here}
+   * {@return the result of an {@code ncclResult_t} code; {@link #UNKNOWN} for an unknown code}
    *
-   * @param code a raw code, of whatever version of NCCL
+   * @param code a raw code, of any version of NCCL
    */
   public static NcclResult ofCode(int code) {
     for (NcclResult result : values()) {

@@ -1,18 +1,18 @@
 package io.nccl4j;
 
 /**
- * The operating system or CUDA failed beneath the library: {@link NcclResult#SYSTEM_ERROR} or
- * {@link NcclResult#UNHANDLED_CUDA_ERROR}.
+ * Thrown when a call of the library to the operating system or to CUDA fails: {@link
+ * NcclResult#SYSTEM_ERROR} or {@link NcclResult#UNHANDLED_CUDA_ERROR}.
  */
 public class NcclSystemException extends NcclException {
   private static final long serialVersionUID = 1;
 
   /**
-   * Describes one failed call.
+   * Creates an exception for one failed call.
    *
    * @param function the function that failed
-   * @param code the raw result code
-   * @param text what went wrong, in the library's words
+   * @param code the raw {@code ncclResult_t} code
+   * @param text the library's error text
    * @param lastError the library's last-error text, or an empty string
    */
   public NcclSystemException(String function, int code, String text, String lastError) {

@@ -3,18 +3,18 @@ package io.nccl4j;
 import java.time.Duration;
 
 /**
- * A deadline passed: {@link NcclResult#TIMEOUT}. The operation may still be running; abort its
- * communicator to release it.
+ * Thrown when a timeout expires: {@link NcclResult#TIMEOUT}. The operation may still be running;
+ * abort its communicator to end it.
  */
 public class NcclTimeoutException extends NcclException {
   private static final long serialVersionUID = 1;
 
   /**
-   * Describes one call that did not end in time.
+   * Creates an exception for a call that did not finish in time.
    *
-   * @param function the function that did not end
-   * @param timeout how long was waited
-   * @param waitedFor what was waited for: which ranks, which state
+   * @param function the function that did not finish
+   * @param timeout the timeout that expired
+   * @param waitedFor the ranks or the state that the call waited for
    */
   public NcclTimeoutException(String function, Duration timeout, String waitedFor) {
     this(
@@ -25,11 +25,11 @@ public class NcclTimeoutException extends NcclException {
   }
 
   /**
-   * Describes one call that the library itself ended for its deadline.
+   * Creates an exception for a call that the library itself ended with a timeout.
    *
    * @param function the function that failed
-   * @param code the raw result code
-   * @param text what went wrong, in the library's words
+   * @param code the raw {@code ncclResult_t} code
+   * @param text the library's error text
    * @param lastError the library's last-error text, or an empty string
    */
   public NcclTimeoutException(String function, int code, String text, String lastError) {

@@ -1,6 +1,6 @@
 package io.nccl4j;
 
-/** What a communicator can enqueue on a stream. */
+/** The operations that a communicator enqueues on a stream. */
 public enum Operation {
   /** Every rank gets the reduction of all ranks' data. C: {@code ncclAllReduce}. */
   ALL_REDUCE("allReduce", "ncclAllReduce", true, false),
@@ -21,9 +21,9 @@ public enum Operation {
   GATHER("gather", "ncclGather", false, true),
   /** Every rank gets its own slice of the root's data. C: {@code ncclScatter}. */
   SCATTER("scatter", "ncclScatter", false, true),
-  /** One rank's data goes to one peer, which must receive it. C: {@code ncclSend}. */
+  /** One rank sends data to one peer, which must receive it. C: {@code ncclSend}. */
   SEND("send", "ncclSend", false, false),
-  /** One peer's data comes to this rank. C: {@code ncclRecv}. */
+  /** This rank receives data from one peer. C: {@code ncclRecv}. */
   RECV("recv", "ncclRecv", false, false);
 
   private final String method;

@@ -5,9 +5,9 @@ import java.lang.invoke.VarHandle;
 import java.util.List;
 
 /**
- * The numbers of one rank's operations: a collective's is the same on every rank. It also knows
- * which thread calls the rank's collectives, since ranks of one thread must not wait for each
- * other.
+ * The sequence numbers of one rank's operations; the number of a collective is the same on every
+ * rank. Also tracks which thread calls the rank's collectives, to detect a thread whose ranks would
+ * wait for each other.
  */
 final class OperationNumbers {
   private static final OperationNumbers[] NONE = {};
@@ -17,9 +17,9 @@ final class OperationNumbers {
   private long[] sends = {};
   private long[] receives = {};
 
-  // Those of the other ranks of this communicator that one thread made together with this one.
+  // The numbers of the other ranks that were created together with this one by one thread.
   private OperationNumbers[] siblings = NONE;
-  // The thread that called a collective last outside any group, and the numbers of the first and
+  // The thread that last called a collective outside any group, and the numbers of the first and
   // the last of its collectives.
   private Thread caller;
   private long firstCalled;
@@ -31,7 +31,7 @@ final class OperationNumbers {
 
   /**
    * Counts an operation; returns its number among the collectives, or among the messages to or from
-   * its peer. What is refused does not count, since no other rank's operation meets it.
+   * its peer. Rejected operations are not counted, since no operation of another rank matches them.
    */
   long count(Operation operation, int peer) {
     if (!operation.pointToPoint()) {
@@ -44,7 +44,7 @@ final class OperationNumbers {
     return ++(operation == Operation.SEND ? sends : receives)[peer];
   }
 
-  /** Takes back the count of an operation that was refused after it. */
+  /** Undoes the count of an operation that was rejected afterwards. */
   void uncount(Operation operation, int peer) {
     if (operation.pointToPoint()) {
       (operation == Operation.SEND ? sends : receives)[peer]--;
@@ -53,21 +53,21 @@ final class OperationNumbers {
     }
   }
 
-  /** Returns how many collectives have been enqueued. */
+  /** Returns the number of collectives enqueued. */
   long collectives() {
     return collectives;
   }
 
-  /** Learns of the ranks that one thread made together with this one. */
+  /** Sets the numbers of the ranks that one thread created together with this one. */
   void siblings(List<OperationNumbers> others) {
     siblings = others.toArray(OperationNumbers[]::new);
   }
 
   /**
-   * Notes that this thread is about to call the next collective outside any group.
+   * Records that this thread is about to call the next collective outside any group.
    *
-   * @throws IllegalStateException if this thread has called, outside any group, the very collective
-   *     of another rank that it now calls of this one
+   * @throws IllegalStateException if this thread has already called the same collective for another
+   *     rank outside any group
    */
   void beginCall(Operation operation) {
     if (siblings.length > 0 && caller != Thread.currentThread()) {
@@ -75,7 +75,7 @@ final class OperationNumbers {
     }
   }
 
-  /** Notes that the collective has been called. */
+  /** Records that the collective has been called. */
   void endCall() {
     if (siblings.length > 0) {
       lastCalled = collectives;
@@ -83,23 +83,23 @@ final class OperationNumbers {
   }
 
   /**
-   * Makes this thread the caller. Of the ranks that were made together, one at most has a thread as
-   * its caller, so a thread that keeps to one rank comes here once.
+   * Makes this thread the caller. A thread is the caller of at most one of the ranks created
+   * together, so a thread that uses only one rank gets here once.
    */
   private void becomeCaller(Operation operation) {
     Thread thread = Thread.currentThread();
     long number = collectives + 1;
     for (OperationNumbers sibling : siblings) {
       long last = sibling.lastCalled;
-      // In this order, which the other thread's fence keeps too: if a thread that took over has
-      // made the call, it is seen to be the caller.
+      // Read in this order, which matches the fence below: if another thread has taken over and
+      // made the call, this thread sees it as the caller.
       VarHandle.loadLoadFence();
       if (sibling.caller != thread) {
         continue;
       }
       if (sibling.firstCalled <= number && number <= last) {
         throw new IllegalStateException(
-            "this thread has called collective %d of %s outside a group and now calls it of %s (%s); the first call may wait for the second, so call both in one Group.run, or each in a thread of its own"
+            "this thread has called collective %d of %s outside a group and now calls it for %s (%s); the first call may wait for the second, so call both in one Group.run, or each in its own thread"
                 .formatted(number, sibling.communicator, communicator, operation.method()));
       }
       sibling.caller = null;

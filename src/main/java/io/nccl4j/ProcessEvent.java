@@ -8,11 +8,11 @@ import jdk.jfr.Name;
 import jdk.jfr.Period;
 import jdk.jfr.StackTrace;
 
-/** Which process recorded, for whoever puts the recordings of several together. */
+/** Identifies the recording process, so that recordings of several processes can be merged. */
 @Name("io.nccl4j.Process")
 @Label("Process")
 @Category("nccl4j")
-@Description("The process that recorded, and whose clock its times are of")
+@Description("The process that recorded, and the clock of its times")
 @Period("everyChunk")
 @StackTrace(false)
 final class ProcessEvent extends Event {

@@ -10,8 +10,8 @@ import java.util.List;
 import java.util.function.IntFunction;
 
 /**
- * Runs the ranks of one communicator, each in a platform thread of its own. The first rank that
- * fails ends the others: their communicators are aborted and their threads interrupted.
+ * Runs the ranks of one communicator, each in its own platform thread. The first rank that fails
+ * ends the others: their communicators are aborted and their threads interrupted.
  */
 final class RankRunner<X extends Exception> {
   /** One rank. */
@@ -19,7 +19,7 @@ final class RankRunner<X extends Exception> {
     /** Connects the rank, runs it, and closes its communicator. */
     void run() throws X;
 
-    /** Aborts its communicator, from any thread. */
+    /** Aborts its communicator; may be called from any thread. */
     void abort();
   }
 
@@ -27,14 +27,14 @@ final class RankRunner<X extends Exception> {
   private final Duration timeout;
   private final List<Thread> threads = new ArrayList<>();
   // All guarded by this.
-  private final List<Rank<X>> made = new ArrayList<>();
+  private final List<Rank<X>> started = new ArrayList<>();
   private final BitSet running = new BitSet();
   private Throwable first;
 
   /**
    * Prepares a run.
    *
-   * @param maker makes a rank; called in the thread of that rank
+   * @param maker creates a rank; called in the thread of that rank
    * @param timeout how long the other threads may take to end after a failure
    */
   RankRunner(IntFunction<Rank<X>> maker, Duration timeout) {
@@ -42,7 +42,7 @@ final class RankRunner<X extends Exception> {
     this.timeout = timeout;
   }
 
-  /** Runs all ranks and waits for them; throws the first failure, the later ones suppressed. */
+  /** Runs all ranks and waits for them; throws the first failure with later ones suppressed. */
   void run(int ranks) throws X {
     running.set(0, ranks);
     for (int i = 0; i < ranks; i++) {
@@ -64,7 +64,7 @@ final class RankRunner<X extends Exception> {
     } catch (InterruptedException e) {
       fail(Interrupts.cancelled("the ranks of runRanks"));
     }
-    // After a failure: the ranks that remain have as long as an operation has.
+    // After a failure, the remaining ranks have the timeout of an operation to end.
     Deadline deadline = Deadline.after(timeout);
     Interrupts.awaitUninterruptibly(() -> awaitEnd(deadline));
     throwFailure();
@@ -72,11 +72,11 @@ final class RankRunner<X extends Exception> {
 
   private void runRank(int rank) {
     try {
-      Rank<X> mine = maker.apply(rank);
-      if (added(mine)) {
-        mine.run();
+      Rank<X> created = maker.apply(rank);
+      if (added(created)) {
+        created.run();
       } else {
-        mine.abort();
+        created.abort();
       }
     } catch (Throwable failure) {
       fail(failure);
@@ -85,9 +85,9 @@ final class RankRunner<X extends Exception> {
     }
   }
 
-  /** Notes a rank; returns false if another one has failed already. */
+  /** Registers a rank; returns false if another one has already failed. */
   private synchronized boolean added(Rank<X> rank) {
-    made.add(rank);
+    started.add(rank);
     return first == null;
   }
 
@@ -104,11 +104,11 @@ final class RankRunner<X extends Exception> {
         return;
       }
       first = failure;
-      others = List.copyOf(made);
+      others = List.copyOf(started);
       notifyAll();
     }
     others.forEach(rank -> CloseAll.after(failure, rank::abort));
-    // For what an abort does not end: a rendezvous, a child communicator, the program's own waits.
+    // Ends waits that an abort does not end: in a rendezvous, a child communicator or the program.
     threads.stream().filter(thread -> thread != Thread.currentThread()).forEach(Thread::interrupt);
   }
 
@@ -130,7 +130,7 @@ final class RankRunner<X extends Exception> {
     }
   }
 
-  @SuppressWarnings("unchecked") // What a rank throws is unchecked, or an X.
+  @SuppressWarnings("unchecked") // Ranks throw unchecked exceptions or an X.
   private synchronized void throwFailure() throws X {
     if (first instanceof Error error) {
       throw error;

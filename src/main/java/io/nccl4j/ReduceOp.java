@@ -1,12 +1,12 @@
 package io.nccl4j;
 
 /**
- * How a reduction combines two elements: one of the five constants, or an operator that a
+ * The operator that a reduction applies: one of the five constants, or an operator that a
  * communicator created.
  *
- * <p>Integer sums and products wrap around. Float minimum and maximum ignore NaN, as {@code fminf}
- * and {@code fmaxf} do. The average of integers is their wrapped sum, divided by the number of
- * ranks and truncated.
+ * <p>Integer sums and products wrap around. Floating-point minimum and maximum ignore NaN, as
+ * {@code fminf} and {@code fmaxf} do. The average of integers is their wrapped sum, divided by the
+ * number of ranks and truncated.
  *
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclredop-t">ncclRedOp_t</a>
@@ -33,7 +33,7 @@ public abstract sealed class ReduceOp {
     this.label = label;
   }
 
-  /** {@return the code of {@code ncclRedOp_t} that this operator has in its communicator} */
+  /** {@return the {@code ncclRedOp_t} code of this operator in its communicator} */
   public abstract int code();
 
   @Override
@@ -41,12 +41,12 @@ public abstract sealed class ReduceOp {
     return label;
   }
 
-  /** Returns the memory that a scalar is read from when a reduction runs, or null. */
+  /** Returns the buffer from which a running reduction reads the scalar, or null. */
   Buffer scalar() {
     return null;
   }
 
-  /** Throws unless the operator may reduce this type in this communicator. */
+  /** Throws unless the operator can reduce this type in this communicator. */
   abstract void check(CommunicatorCore communicator, DataType type);
 
   private static final class Standard extends ReduceOp {
@@ -69,18 +69,18 @@ public abstract sealed class ReduceOp {
   }
 
   /**
-   * An operator that one communicator created for one type: each rank's data times that rank's own
-   * scalar, then summed.
+   * An operator that multiplies each rank's data by that rank's scalar and then sums. It is valid
+   * for one communicator and one type.
    *
-   * <p>It belongs to whoever made it, with {@link Communicator#newPreMulSum(DataType, double)}, and
-   * must be closed before its communicator. Operations that are enqueued already keep what they
-   * need. Closing is idempotent; any thread may close it that may use the communicator.
+   * <p>The caller of {@link Communicator#newPreMulSum(DataType, double)} owns the operator and must
+   * close it before its communicator. Operations already enqueued are not affected. Closing is
+   * idempotent; any thread that may use the communicator may close the operator.
    */
   public static final class PreMulSum extends ReduceOp implements AutoCloseable {
     private final CommunicatorCore communicator;
     private final DataType type;
     private final int code;
-    // Where the scalar is read when a reduction runs, or null.
+    // The buffer from which a running reduction reads the scalar, or null.
     private final Buffer scalar;
     private volatile boolean closed;
 
@@ -125,7 +125,7 @@ public abstract sealed class ReduceOp {
       }
     }
 
-    /** Gives the operator back. C: {@code ncclRedOpDestroy}. */
+    /** Destroys the operator. C: {@code ncclRedOpDestroy}. */
     @Override
     public void close() {
       synchronized (this) {

@@ -13,19 +13,25 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
 
 /**
- * A queue of work on one device: what is enqueued runs in order, and the call that enqueues it does
- * not wait for that.
+ * A queue of work on one device, which runs asynchronously and in order.
  *
- * <p>Streams come from {@link Communicator#newStream} and {@link Backend#newStream} and belong to
- * the code that made them. Any thread may use a stream; the order of work is the order in which the
- * calls reached it. None may close it while another enqueues work on it. Work of different streams
- * is ordered only by {@link Event}s.
+ * {@snippet :
+ * try (Stream stream = comm.newStream()) {
+ *   comm.allReduce(send, recv, ReduceOp.SUM, stream);
+ *   stream.synchronize(); // waits until the work is done
+ * }
+ * }
  *
- * <p>A stream that becomes unreachable before it was closed is logged as a warning, with the stack
- * that made it. It is not closed: on CUDA it stays until the process ends.
+ * <p>{@link Communicator#newStream} and {@link Backend#newStream} create streams; the caller owns
+ * and closes them. Any thread may use a stream; work runs in the order of the calls. A stream must
+ * not be closed while another thread enqueues work on it. Work of different streams is ordered only
+ * by {@link Event}s.
+ *
+ * <p>If a stream becomes unreachable without having been closed, a warning is logged with the stack
+ * trace of its creation. It is not closed; on CUDA it exists until the process exits.
  */
 public final class Stream implements AutoCloseable {
-  /** How long {@link #synchronize()} waits: 30 minutes, longer than any step of a training run. */
+  /** The timeout of {@link #synchronize()}: 30 minutes, longer than any step of a training run. */
   public static final Duration DEFAULT_TIMEOUT = StreamDriver.DEFAULT_TIMEOUT;
 
   private static final Duration COPY_TIMEOUT = Duration.ofSeconds(30);
@@ -41,36 +47,37 @@ public final class Stream implements AutoCloseable {
   // The thread whose operations are captured rather than run, or null.
   private Thread capturedBy;
 
-  // The work of an aborted communicator, which a wait has told, may not have left the device yet.
+  // Set when a wait has reported an abort: the aborted work may not have left the device yet.
   private volatile boolean draining;
 
   private final StreamFence fence = new StreamFence(this);
   private final StreamUsers users = new StreamUsers(this, number);
   private final AtomicBoolean closing = new AtomicBoolean();
-  // Where its work runs, or nowhere once it is closed. Read plainly on the hot path; written once
-  // more.
+  // NO_DEVICE once it is closed. Not volatile, since it is read on the hot path.
   private int deviceKey;
-  // Closed with work on it: the end of the last communicator of that work releases it.
+  // Closed with pending work; released when the last communicator of that work ends.
   private volatile boolean closedWhileBusy;
   private volatile boolean released;
 
   private final LeakTracker leak = new LeakTracker();
 
-  Stream(DeviceType platform, int device, Function<StreamContext, StreamDriver> driver) {
-    this.deviceType = platform;
+  Stream(DeviceType deviceType, int device, Function<StreamContext, StreamDriver> driver) {
+    this.deviceType = deviceType;
     this.device = device;
-    this.deviceKey = platform.deviceKey(device);
+    this.deviceKey = deviceType.deviceKey(device);
     this.driver = driver.apply(users);
-    leak.watch(this, "stream " + number + " of " + platform + " device " + device);
-    leak.afterwards(this.driver.whenForgotten());
+    leak.watch(this, "stream " + number + " of " + deviceType + " device " + device);
+    leak.afterReport(this.driver.whenForgotten());
   }
 
-  /** {@return the platform of the stream's backend} */
+  /** {@return the type of the stream's device} */
   public DeviceType deviceType() {
     return deviceType;
   }
 
-  /** {@return the number of this stream in its process, from 1, by which recordings name it} */
+  /**
+   * {@return the number of this stream in its process, from 1, which identifies it in recordings}
+   */
   public long number() {
     return number;
   }
@@ -85,19 +92,19 @@ public final class Stream implements AutoCloseable {
     return deviceKey != DeviceType.NO_DEVICE;
   }
 
-  /** Returns whether the stream is open and of this very place. */
-  boolean isAt(int there) {
-    return deviceKey == there;
+  /** Returns whether the stream is open and has this device key. */
+  boolean isAt(int key) {
+    return deviceKey == key;
   }
 
   /**
-   * Waits until everything enqueued so far has finished, for at most {@link #DEFAULT_TIMEOUT}. C:
+   * Waits until all work enqueued so far has completed, for at most {@link #DEFAULT_TIMEOUT}. C:
    * {@code cudaStreamQuery} and {@code ncclCommGetAsyncError}, in turn.
    *
-   * @throws NcclException if a collective on this stream failed, a peer failed, or the time has
-   *     passed
+   * @throws NcclException if a collective on this stream failed, a peer failed, or the timeout
+   *     expires
    * @throws CudaException if work on this stream failed
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted; its
+   * @throws java.util.concurrent.CancellationException if the waiting thread is interrupted; its
    *     interrupt status stays set
    * @throws IllegalStateException if the stream is closed or being captured
    */
@@ -106,15 +113,15 @@ public final class Stream implements AutoCloseable {
   }
 
   /**
-   * Waits until everything enqueued so far has finished. C: {@code cudaStreamQuery} and {@code
+   * Waits until all work enqueued so far has completed. C: {@code cudaStreamQuery} and {@code
    * ncclCommGetAsyncError}, in turn.
    *
-   * @param timeout the longest wait; positive
-   * @throws NcclTimeoutException if the time has passed; the work goes on
+   * @param timeout the maximum time to wait; positive
+   * @throws NcclTimeoutException if the timeout expires; the work continues
    * @throws NcclException if a collective on this stream failed, or a peer failed
    * @throws CudaException if work on this stream failed
    * @throws IllegalStateException if the stream is closed or being captured
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted; its
+   * @throws java.util.concurrent.CancellationException if the waiting thread is interrupted; its
    *     interrupt status stays set
    * @throws IllegalArgumentException if the timeout is not positive
    */
@@ -129,22 +136,21 @@ public final class Stream implements AutoCloseable {
   }
 
   /**
-   * Runs a wait that may tell of an abort; once told, the stream goes on without who was aborted.
-   *
-   * @param wait the wait
+   * Runs a wait that may report an abort. After the report, the stream no longer tracks the aborted
+   * communicators.
    */
   void reportingAborts(Runnable wait) {
     try {
       wait.run();
-    } catch (CommunicatorAbortedException told) {
+    } catch (CommunicatorAbortedException aborted) {
       users.removeAborted();
       draining = true;
-      throw told;
+      throw aborted;
     }
   }
 
   /**
-   * {@return whether everything enqueued so far has finished} C: {@code cudaStreamQuery}.
+   * {@return whether all work enqueued so far has completed} C: {@code cudaStreamQuery}.
    *
    * @throws NcclException if a collective on this stream failed
    * @throws CudaException if work on this stream failed
@@ -163,10 +169,10 @@ public final class Stream implements AutoCloseable {
   }
 
   /**
-   * {@return a stage that completes when everything enqueued so far has finished, or exceptionally
-   * when it failed, or after {@link #DEFAULT_TIMEOUT}} Dependent stages run in a thread of nccl4j's
-   * own, or, if it has completed already, in the one that adds them; they may enqueue more work. C:
-   * {@code cudaLaunchHostFunc}.
+   * {@return a stage that completes when all work enqueued so far has completed, and exceptionally
+   * when that work fails or after {@link #DEFAULT_TIMEOUT}} Dependent stages run in a thread of
+   * nccl4j or, if the stage has already completed, in the thread that adds them; they may enqueue
+   * more work. C: {@code cudaLaunchHostFunc}.
    *
    * @throws IllegalStateException if the stream is closed or being captured
    */
@@ -179,8 +185,8 @@ public final class Stream implements AutoCloseable {
   }
 
   /**
-   * Notes that the tickets up to one have passed. Not a lambda expression: a stack overflow while
-   * the JDK links one can fail it for the life of the process.
+   * Reports that a fence value has been passed. Not a lambda expression: if a stack overflow occurs
+   * while the JDK links one, it can stay unusable until the process exits.
    */
   private record Passing(StreamFence fence, long value) implements Runnable {
     @Override
@@ -190,12 +196,12 @@ public final class Stream implements AutoCloseable {
   }
 
   /**
-   * Enqueues the marking of an event: it completes when the stream comes to it. C: {@code
-   * cudaEventRecord}.
+   * Records an event: it completes when the stream has completed all work enqueued before. C:
+   * {@code cudaEventRecord}.
    *
    * @param event an event of this stream's device
    * @throws IllegalArgumentException if the event is of another device or backend
-   * @throws IllegalStateException if the event or the stream is closed, or the stream being
+   * @throws IllegalStateException if the event or the stream is closed, or the stream is being
    *     captured
    */
   public void record(Event event) {
@@ -204,7 +210,7 @@ public final class Stream implements AutoCloseable {
       throw new IllegalArgumentException(
           "event is of device " + event.device() + "; this stream is of device " + device);
     }
-    // Who asks meanwhile must not take one stream's mark for another's.
+    // A concurrent query must not attribute one stream's recording to another stream.
     synchronized (event) {
       long enqueued = fence.enqueued();
       event.setRecord(null);
@@ -214,13 +220,13 @@ public final class Stream implements AutoCloseable {
   }
 
   /**
-   * Enqueues a wait: later work of this stream starts only when the event's last recorded mark has
-   * been reached. An event that was never recorded is not waited for. C: {@code
+   * Enqueues a wait: later work of this stream starts only when the last recording of the event has
+   * completed. An event that was never recorded does not delay the stream. C: {@code
    * cudaStreamWaitEvent}.
    *
    * @param event an event of any device of the same backend
    * @throws IllegalArgumentException if the event is of another backend
-   * @throws IllegalStateException if the event or the stream is closed, or the stream being
+   * @throws IllegalStateException if the event or the stream is closed, or the stream is being
    *     captured
    */
   public void waitFor(Event event) {
@@ -244,7 +250,7 @@ public final class Stream implements AutoCloseable {
     }
   }
 
-  /** Returns whether operations are captured rather than run. */
+  /** Returns whether operations are captured instead of run. */
   boolean captured() {
     return capturedBy != null;
   }
@@ -258,19 +264,22 @@ public final class Stream implements AutoCloseable {
     }
   }
 
-  /** Throws unless it is this thread that captures. */
+  /** Throws unless the current thread is capturing this stream. */
   void checkCapturedHere() {
-    Thread by = capturedBy;
-    if (by != Thread.currentThread()) {
+    Thread capturing = capturedBy;
+    if (capturing != Thread.currentThread()) {
       throw new IllegalStateException(
-          // Nobody does where the capture has ended this moment.
-          (by == null ? "another thread" : by)
+          // Null if the capture has just ended.
+          (capturing == null ? "another thread" : capturing)
               + " captures this stream; another thread's operations cannot join: "
               + this);
     }
   }
 
-  /** Begins a capture; other threads' calls are refused from before it until after its end. */
+  /**
+   * Begins a capture; calls of other threads are rejected from before it begins until after it
+   * ends.
+   */
   void startCapture() {
     synchronized (this) {
       checkNotCaptured("capture");
@@ -287,7 +296,7 @@ public final class Stream implements AutoCloseable {
     }
   }
 
-  /** Ends the capture; returns its graph, or null for one that enqueues the operations anew. */
+  /** Ends the capture; returns its graph, or null if the graph enqueues the operations again. */
   GraphDriver finishCapture() {
     try {
       return driver.endCapture();
@@ -304,7 +313,7 @@ public final class Stream implements AutoCloseable {
     }
   }
 
-  /** Returns whether operations are to be launched while they are captured. */
+  /** Returns whether operations must also be launched while they are captured. */
   boolean capturesNatively() {
     return driver.capturesNatively();
   }
@@ -319,7 +328,7 @@ public final class Stream implements AutoCloseable {
     }
   }
 
-  /** Returns whether the stream has not been released yet, although it may be closed. */
+  /** Returns whether the stream has not been released; it may already be closed. */
   boolean alive() {
     return !released;
   }
@@ -329,39 +338,39 @@ public final class Stream implements AutoCloseable {
     return closedWhileBusy;
   }
 
-  /** Returns how far this stream has come. */
+  /** Returns the fence that tracks the completion of this stream's work. */
   StreamFence fence() {
     return fence;
   }
 
-  /** Remembers that what has been enqueued uses these buffers, each of which may be null. */
+  /** Records that the work just enqueued uses these buffers, each of which may be null. */
   void uses(Buffer one, Buffer another) {
     uses(one, another, fence.fenceValue());
   }
 
-  private void uses(Buffer one, Buffer another, long ticket) {
+  private void uses(Buffer one, Buffer another, long value) {
     if (one != null) {
-      one.usedBy(fence, ticket);
+      one.usedBy(fence, value);
     }
     if (another != null && another != one) {
-      another.usedBy(fence, ticket);
+      another.usedBy(fence, value);
     }
   }
 
-  /** Remembers what an operation uses that has been enqueued; each buffer may be null. */
+  /** Records the buffers of an operation just enqueued; each may be null. */
   void trackOperands(Buffer send, Buffer recv, Buffer scalar) {
-    long ticket = fence.fenceValue();
-    uses(send, recv, ticket);
-    uses(scalar, null, ticket);
-    fence.collective(ticket);
+    long value = fence.fenceValue();
+    uses(send, recv, value);
+    uses(scalar, null, value);
+    fence.collective(value);
   }
 
-  /** Waits for copies, which end by themselves. */
+  /** Waits for copies, which depend on no other rank. */
   void drainCopies() {
     drain(COPY_TIMEOUT);
   }
 
-  /** Waits for the end of this stream, whatever the communicators have to report. */
+  /** Waits for all enqueued work, regardless of failures of the communicators. */
   void drain(Duration timeout) {
     long enqueued = fence.enqueued();
     driver.drain(timeout);
@@ -375,13 +384,13 @@ public final class Stream implements AutoCloseable {
     fence.passed(enqueued);
   }
 
-  /** Returns whether everything is done, whatever the communicators have to report. */
+  /** Returns whether all work is done, regardless of failures of the communicators. */
   boolean endReached() {
     if (!alive()) {
       return true;
     }
     if (captured()) {
-      // Asking would invalidate the capture.
+      // A query would invalidate the capture.
       return false;
     }
     try {
@@ -391,40 +400,41 @@ public final class Stream implements AutoCloseable {
         return true;
       }
       return !users.anyLaunching() && driver.idle();
-    } catch (NcclTimeoutException stays) {
+    } catch (NcclTimeoutException stillDraining) {
       return false;
     } catch (CudaException broken) {
-      // A device that has failed does no more work; a wait for the stream throws the failure.
+      // A failed device does no more work; a wait for the stream throws the failure.
       return true;
     }
   }
 
-  /** Returns whether this stream is known to carry operations of a communicator. */
+  /** Returns whether a communicator is recorded as a user of this stream. */
   boolean isUsedBy(StreamUser communicator) {
     return users.has(communicator);
   }
 
-  /** Remembers whose operations this stream carries. */
+  /** Records a communicator as a user of this stream. */
   void usedBy(StreamUser communicator) {
     users.add(communicator);
   }
 
-  /** Returns what a wait for this stream throws whose time has passed. */
+  /** Returns the exception of a wait for this stream that timed out. */
   NcclException timedOut(String function, Duration timeout, String waitedFor) {
     return users.timedOut(function, timeout, waitedFor);
   }
 
   /**
-   * Closes the stream. Copies that are enqueued are waited for, for at most the longest timeout of
-   * the communicators that it carries (30 seconds without any). A pending collective is refused:
-   * the stream is still closed, and it is released when its communicators are closed or aborted.
-   * What an aborted communicator has left is waited for. Idempotent. A stream that wraps a foreign
-   * one leaves that one alone, and waits for collectives too. C: {@code cudaStreamDestroy}.
+   * Closes the stream. Waits for enqueued copies and for the remaining work of aborted
+   * communicators, for at most the longest timeout of the communicators that use the stream (30
+   * seconds if there is none). If a collective is pending, {@code close()} throws {@code
+   * IllegalStateException}; the stream is still closed, and is released when its communicators are
+   * closed or aborted. Idempotent. A stream that wraps a foreign stream waits for collectives too,
+   * and does not destroy the foreign stream. C: {@code cudaStreamDestroy}.
    *
    * @throws IllegalStateException if a collective is pending; or if the stream is being captured,
-   *     and nothing is done then
-   * @throws NcclTimeoutException if the time has passed
-   * @throws CudaException if work on this stream failed, or the runtime refuses
+   *     and then it stays open
+   * @throws NcclTimeoutException if the timeout expires
+   * @throws CudaException if work on this stream failed, or the CUDA runtime reports an error
    */
   @Override
   public void close() {
@@ -438,7 +448,7 @@ public final class Stream implements AutoCloseable {
       fence.keepStream();
       deviceKey = DeviceType.NO_DEVICE;
       throw new IllegalStateException(
-          "stream is closed while a collective of %s is pending on it, which needs it until that is closed or aborted; synchronize first: %s"
+          "stream is closed while a collective of %s is pending on it; it is released when that communicator is closed or aborted; synchronize before closing: %s"
               .formatted(users.last(), this));
     }
     deviceKey = DeviceType.NO_DEVICE;
@@ -459,7 +469,7 @@ public final class Stream implements AutoCloseable {
     fence.passed(enqueued);
   }
 
-  /** Releases the stream if it is closed already and no communicator needs it any more. */
+  /** Releases the stream if it is closed and no communicator needs it any more. */
   void releaseIfAbandoned() {
     if (closedWhileBusy && !users.anyOpen()) {
       synchronized (this) {

@@ -8,138 +8,143 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * How far a stream has come, as far as anybody has looked: so that memory which work still uses is
- * not given back beneath it.
+ * Tracks the completed work of a stream, so that memory is not freed while pending work uses it.
  *
- * <p>Whatever uses a buffer takes a ticket when it has been enqueued: the number of the span that
- * the stream is in. Whoever is about to look how far the stream is begins a new span; if it then
- * finds the stream at its end, all tickets of the spans before are passed. So work that is enqueued
- * between two looks shares a ticket, and taking it again changes nothing. Only where no wait tells
- * is the stream itself asked.
+ * <p>Work that uses a buffer takes the stream's current fence value after it has been enqueued. A
+ * query of the stream's completion first increments the fence value; if the stream is then found
+ * idle, all earlier values have been passed. So all work enqueued between two queries shares a
+ * fence value, and taking the value again has no effect. The stream itself is queried only if no
+ * wait has reported that a value was passed.
  */
 final class StreamFence {
-  /** A mark that this stream waits for: reached once this stream has passed a ticket of its own. */
-  private record Following(long value, long ownValue) {}
+  /**
+   * An event recording that this stream waits for; it is complete once this stream passes {@code
+   * value}.
+   *
+   * @param value the fence value of this stream after the wait
+   * @param recordedValue the fence value of the recording stream
+   */
+  private record Dependency(long value, long recordedValue) {}
 
-  /** What is to happen once a ticket has been passed. */
-  private record Deferred(long value, Runnable action) {}
+  /** An action to run once a fence value has been passed. */
+  private record DeferredAction(long value, Runnable action) {}
 
-  // Buffers and communicators know how far a stream is, which is not to keep one that was forgotten
-  // before it was closed. While something may be pending, it is kept.
+  // Weak, because buffers and communicators hold fences, which must not keep an unclosed stream
+  // reachable. While work may be pending, the field below does.
   private final WeakReference<Stream> stream;
 
-  @SuppressWarnings("UnusedVariable") // Its only use is to keep the stream.
-  private Stream busy;
+  @SuppressWarnings("UnusedVariable") // Keeps the stream reachable.
+  private Stream keptStream;
 
-  private long lastTicket;
-  // Read plainly, after the work has been enqueued: whoever began a new span since may have missed
-  // that work, and whoever began it before finds it.
-  private long value = 1;
+  private long lastValue;
+  // Read without a lock, and only after the work has been enqueued: a query that increments it
+  // after that read finds the work on the stream.
+  private long currentValue = 1;
   private long lastCollective;
   private volatile long passed;
-  private final Map<StreamFence, Following> following = new HashMap<>();
-  private final List<Deferred> deferred = new ArrayList<>();
+  private final Map<StreamFence, Dependency> dependencies = new HashMap<>();
+  private final List<DeferredAction> deferred = new ArrayList<>();
 
   StreamFence(Stream stream) {
     this.stream = new WeakReference<>(stream);
   }
 
-  /** Returns the stream; null if it was forgotten, which has come to its end. */
+  /** Returns the stream; null if it was garbage-collected, and then all its work is done. */
   Stream stream() {
     return stream.get();
   }
 
-  /** Returns whether the stream has neither been released nor forgotten. */
+  /** Returns whether the stream has neither been released nor garbage-collected. */
   boolean alive() {
-    Stream there = stream();
-    return there != null && there.alive();
+    Stream referent = stream();
+    return referent != null && referent.alive();
   }
 
-  /** Returns whether operations of the stream are captured rather than run. */
+  /** Returns whether operations of the stream are captured instead of run. */
   boolean captured() {
-    Stream there = stream();
-    return there != null && there.captured();
+    Stream referent = stream();
+    return referent != null && referent.captured();
   }
 
-  /** Waits for copies, which end by themselves. */
+  /** Waits for copies, which depend on no other rank. */
   void drainCopies() {
-    Stream there = stream();
-    if (there != null) {
-      there.drainCopies();
+    Stream referent = stream();
+    if (referent != null) {
+      referent.drainCopies();
     }
   }
 
-  /** Returns a ticket for what has been enqueued. */
+  /** Returns the fence value of the work just enqueued. */
   long fenceValue() {
-    long now = value;
-    if (lastTicket < now) {
+    long now = currentValue;
+    if (lastValue < now) {
       keepStream(now);
     }
     return now;
   }
 
-  /** Keeps the stream, which is closed, for the communicators that are to give it back. */
+  /** Keeps the closed stream reachable for the communicators that release it. */
   void keepStream() {
     keepStream(Long.MAX_VALUE);
   }
 
-  private synchronized void keepStream(long ticket) {
-    // Another thread may have brought a later one.
-    lastTicket = Math.max(lastTicket, ticket);
-    if (passed < lastTicket) {
-      busy = stream();
+  private synchronized void keepStream(long value) {
+    // Another thread may have set a later value.
+    lastValue = Math.max(lastValue, value);
+    if (passed < lastValue) {
+      keptStream = stream();
     }
   }
 
-  /** Says that a ticket is a collective's. */
-  void collective(long ticket) {
-    if (lastCollective < ticket) {
+  /** Records that a fence value belongs to a collective. */
+  void collective(long value) {
+    if (lastCollective < value) {
       synchronized (this) {
-        // Another thread may have brought a later one.
-        lastCollective = Math.max(lastCollective, ticket);
+        // Another thread may have set a later value.
+        lastCollective = Math.max(lastCollective, value);
       }
     }
   }
 
-  /** Begins a new span, and returns the last ticket of those before: all that are out. */
+  /** Increments the fence value; returns the previous one, the last value that work has taken. */
   synchronized long enqueued() {
-    return value++;
+    return currentValue++;
   }
 
-  /** Notes that the stream waits for another one's mark from here on; null is no mark. */
-  void follows(Event.Recording marked) {
-    if (marked != null && marked.fence() != this) {
+  /** Records that later work of the stream waits for a recording; null for none. */
+  void follows(Event.Recording recording) {
+    if (recording != null && recording.fence() != this) {
       synchronized (this) {
-        following.put(marked.fence(), new Following(fenceValue(), marked.value()));
+        dependencies.put(recording.fence(), new Dependency(fenceValue(), recording.value()));
       }
     }
   }
 
-  /** Notes that everything up to a ticket is done. */
-  void passed(long ticket) {
-    if (ticket <= passed) {
+  /** Records that all work up to a fence value is done. */
+  void passed(long value) {
+    if (value <= passed) {
       return;
     }
     List<Runnable> due = new ArrayList<>();
     synchronized (this) {
-      passed = Math.max(passed, ticket);
-      if (passed >= lastTicket) {
-        busy = null;
+      passed = Math.max(passed, value);
+      if (passed >= lastValue) {
+        keptStream = null;
       }
-      following.forEach(
+      dependencies.forEach(
           (source, at) -> {
-            if (at.value() <= ticket) {
-              due.add(() -> source.passed(at.ownValue()));
+            if (at.value() <= value) {
+              due.add(() -> source.passed(at.recordedValue()));
             }
           });
-      following.values().removeIf(at -> at.value() <= ticket);
+      dependencies.values().removeIf(at -> at.value() <= value);
       deferred.forEach(
           later -> {
-            if (later.value() <= ticket) {
+            if (later.value() <= value) {
               due.add(later.action());
             }
           });
-      deferred.removeIf(later -> later.value() <= ticket);
+      deferred.removeIf(later -> later.value() <= value);
     }
     due.forEach(this::run);
   }
@@ -148,21 +153,24 @@ final class StreamFence {
     try {
       action.run();
     } catch (RuntimeException | Error e) {
-      // Whoever waits for the stream has not asked for this; whoever closed the buffer was told.
-      // Callers' code is among it, and what fails there must not keep other memory.
+      // Logged, because the waiting thread is not concerned, and close() has already thrown. The
+      // action may be the caller's code; its failure must not prevent other memory from being
+      // freed.
       Loggers.of(StreamFence.class)
-          .warn("{}: what was closed too early could not be released", this, e);
+          .warn("{}: an object that was closed while in use could not be released", this, e);
     }
   }
 
-  /** Returns whether everything up to a ticket is done; asks the stream if nobody knows. */
-  boolean hasPassed(long ticket) {
-    if (ticket <= passed) {
+  /**
+   * Returns whether all work up to a fence value is done; queries the stream if that is unknown.
+   */
+  boolean hasPassed(long value) {
+    if (value <= passed) {
       return true;
     }
-    Stream there = stream();
+    Stream referent = stream();
     long before = enqueued();
-    if (there != null && !there.endReached()) {
+    if (referent != null && !referent.endReached()) {
       return false;
     }
     passed(before);
@@ -174,20 +182,20 @@ final class StreamFence {
     return hasPassed(lastCollective);
   }
 
-  /** Returns whether work waits for a collective, on this stream or on one that it follows. */
+  /** Returns whether a collective is pending on this stream or on a stream that it waits for. */
   boolean awaitsCollective() {
     List<StreamFence> followed;
     synchronized (this) {
-      followed = List.copyOf(following.keySet());
+      followed = List.copyOf(dependencies.keySet());
     }
     return !passedCollectives() || followed.stream().anyMatch(p -> !p.passedCollectives());
   }
 
-  /** Does something once a ticket has been passed; at once if it has. */
-  void whenPassed(long ticket, Runnable action) {
+  /** Runs an action once a fence value has been passed; at once if it already has. */
+  void whenPassed(long value, Runnable action) {
     synchronized (this) {
-      if (ticket > passed) {
-        deferred.add(new Deferred(ticket, action));
+      if (value > passed) {
+        deferred.add(new DeferredAction(value, action));
         return;
       }
     }
@@ -196,7 +204,7 @@ final class StreamFence {
 
   @Override
   public String toString() {
-    Stream there = stream();
-    return there == null ? "a stream that was never closed" : there.toString();
+    Stream referent = stream();
+    return referent == null ? "a stream that was never closed" : referent.toString();
   }
 }

@@ -3,26 +3,28 @@ package io.nccl4j;
 import java.time.Duration;
 import java.util.Optional;
 
-/** A communicator, as far as the streams that carry its operations know it. */
+/** A communicator, as seen by the streams that have its operations. */
 interface StreamUser {
   /** Returns whether it is connected and neither closed nor aborted. */
   boolean isOpen();
 
-  /** Returns whether its operations were ended without being finished. */
+  /** Returns whether its operations were ended before they completed. */
   boolean isAborted();
 
-  /** Returns the longest time that it waits for a peer. */
+  /** Returns the maximum time that it waits for a peer. */
   Duration timeout();
 
-  /** Returns whether a library may still enqueue what a launch that was given up has left. */
+  /**
+   * Returns whether a library may still enqueue work of a launch that nccl4j stopped waiting for.
+   */
   boolean launching();
 
-  /** Returns what has failed, and reports the first failure to a running recording. */
+  /** Returns the failure, or empty; the first failure is also added to a running recording. */
   Optional<NcclException> failure();
 
-  /** Returns what a wait concerns that has timed out: the communicator and its last collective. */
+  /** Returns details for a wait that timed out: the communicator and its last collective. */
   FailureDetails lastEnqueued();
 
-  /** Notes that a stream was given up with its operations still on it. */
+  /** Records that a stream was abandoned with pending operations of this communicator. */
   void markStranded();
 }

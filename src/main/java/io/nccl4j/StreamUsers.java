@@ -7,24 +7,24 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.stream.Collectors;
 
 /**
- * The communicators whose operations a stream carries, and whose failures a wait for the stream
- * must throw.
+ * The communicators whose operations are on a stream, and whose failures a wait for the stream
+ * throws.
  */
 final class StreamUsers implements StreamContext {
   private final long number;
 
-  // Pending work keeps the stream's driver, the driver keeps this object, and this the stream.
+  // Keeps the stream reachable while pending work refers to its driver, which refers to this.
   @SuppressWarnings("UnusedVariable")
   private final Object stream;
 
-  // Checked on the hot path by one comparison; the list changes rarely.
+  // Makes the check on the hot path one comparison; the list changes rarely.
   private StreamUser last;
   private final CopyOnWriteArrayList<StreamUser> users = new CopyOnWriteArrayList<>();
 
   /**
-   * Makes one without users.
+   * Creates an object without users.
    *
-   * @param stream the stream, which is kept
+   * @param stream the stream, which is kept reachable
    * @param number the stream's number in its process
    */
   StreamUsers(Object stream, long number) {
@@ -32,7 +32,7 @@ final class StreamUsers implements StreamContext {
     this.number = number;
   }
 
-  /** Returns whether the stream is known to carry operations of a communicator. */
+  /** Returns whether a communicator is recorded as a user of the stream. */
   boolean has(StreamUser communicator) {
     if (last == communicator) {
       return true;
@@ -44,21 +44,21 @@ final class StreamUsers implements StreamContext {
     return true;
   }
 
-  /** Remembers a communicator whose operations the stream carries. */
+  /** Records a communicator as a user of the stream. */
   void add(StreamUser communicator) {
     users.removeIf(user -> !user.isOpen() && !user.isAborted());
     users.addIfAbsent(communicator);
-    // Only now: after an Error before, it is not known yet.
+    // Last, so that an Error above leaves the communicator unrecorded.
     last = communicator;
   }
 
-  /** Forgets those that were aborted. */
+  /** Removes the aborted communicators. */
   void removeAborted() {
     users.removeIf(StreamUser::isAborted);
     last = null;
   }
 
-  /** Returns whose operation was enqueued last, for messages. */
+  /** Returns the communicator whose operation was enqueued last, for messages. */
   StreamUser last() {
     return last;
   }
@@ -71,7 +71,9 @@ final class StreamUsers implements StreamContext {
     return users.stream().anyMatch(StreamUser::isAborted);
   }
 
-  /** Returns whether a library may still enqueue what a launch that was given up has left. */
+  /**
+   * Returns whether a library may still enqueue work of a launch that nccl4j stopped waiting for.
+   */
   boolean anyLaunching() {
     return users.stream().anyMatch(user -> user.isOpen() && user.launching());
   }
@@ -110,7 +112,7 @@ final class StreamUsers implements StreamContext {
     }
   }
 
-  /** Names the communicators on the stream, and of each the collective that was enqueued last. */
+  /** Names the communicators on the stream and the last enqueued collective of each. */
   @Override
   public NcclException timedOut(String function, Duration timeout, String waitedFor) {
     List<FailureDetails> lastOfEach =

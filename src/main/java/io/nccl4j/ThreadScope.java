@@ -1,13 +1,10 @@
 package io.nccl4j;
 
-/**
- * What this thread has begun and not ended, as far as streams and buffers ask for it: a group that
- * keeps calls, a capture.
- */
+/** The open group and the capture of the current thread, for the checks of streams and buffers. */
 final class ThreadScope {
-  /** The calls that an open group keeps. */
+  /** The deferred calls of an open group. */
   interface KeptCalls {
-    /** Returns whether any of them is of this stream. */
+    /** Returns whether any call uses this stream. */
     boolean anyOf(Stream stream);
   }
 
@@ -16,39 +13,42 @@ final class ThreadScope {
 
   private ThreadScope() {}
 
-  /** Notes that this thread's outermost group begins. */
+  /** Records that this thread's outermost group begins. */
   static void beginGroup(KeptCalls kept) {
     KEPT.set(kept);
   }
 
-  /** Notes that this thread's outermost group keeps no more calls. */
+  /** Records that this thread's outermost group has ended. */
   static void endGroup() {
-    // Not removed: the next group would make an entry anew.
+    // Not removed, since the next group would have to allocate an entry again.
     KEPT.set(null);
   }
 
-  /** Throws if this thread's group keeps calls of a stream, which another call means to follow. */
+  /**
+   * Throws if this thread's group has deferred calls of a stream, since another call would run
+   * before them.
+   */
   static void checkNothingKeptFor(Stream stream, String call) {
     KeptCalls kept = KEPT.get();
     if (kept != null && kept.anyOf(stream)) {
       throw new IllegalStateException(
           call
-              + " would come before the group's operations, which are launched when it ends; end the group first: "
+              + " would run before the group's operations, which are launched when it ends; end the group first: "
               + stream);
     }
   }
 
-  /** Notes that this thread begins to capture. */
+  /** Records that this thread begins a capture. */
   static void beginCapture() {
     CAPTURING.set(true);
   }
 
-  /** Notes that this thread captures no longer. */
+  /** Records that this thread's capture has ended. */
   static void endCapture() {
     CAPTURING.remove();
   }
 
-  /** Throws if this thread is capturing, which CUDA allows little beside. */
+  /** Throws if this thread is capturing, since CUDA allows few other calls then. */
   static void checkNotCapturing(String call) {
     if (CAPTURING.get()) {
       throw new IllegalStateException(

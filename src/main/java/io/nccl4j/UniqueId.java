@@ -7,10 +7,16 @@ import java.util.HexFormat;
 import java.util.Objects;
 
 /**
- * The id that all ranks of one communicator share before it exists: one rank makes it with {@link
- * Backend#newUniqueId}, every rank gets a copy (see {@code io.nccl4j.rendezvous}) and passes it to
- * {@link Backend#newCommunicator}. An id says which backend made it: a rank on the other backend is
- * refused.
+ * The id that the ranks of a communicator share in order to connect to each other.
+ *
+ * {@snippet :
+ * UniqueId id = rank == 0 ? backend.newUniqueId() : UniqueId.fromHex(receivedHex);
+ * Communicator comm = backend.newCommunicator(id, worldSize, rank);
+ * }
+ *
+ * <p>One rank creates the id with {@link Backend#newUniqueId}, shares it with every rank (see
+ * {@code io.nccl4j.rendezvous}), and all ranks pass it to {@link Backend#newCommunicator}. An id
+ * identifies the backend that created it; the other backend rejects it.
  *
  * <p>Immutable. Anyone who knows the bytes can join the communicator, so {@link #toString} shows
  * only a short fingerprint.
@@ -32,7 +38,7 @@ public final class UniqueId implements Serializable {
   }
 
   /**
-   * Makes an id from its bytes, which are copied.
+   * Creates an id from its bytes, which are copied.
    *
    * @param bytes exactly {@link #BYTES} bytes, not all of them zero
    * @return the id
@@ -46,17 +52,17 @@ public final class UniqueId implements Serializable {
     }
     if (Arrays.equals(bytes, new byte[BYTES])) {
       throw new IllegalArgumentException(
-          "bytes are all zero; no unique id is, so the exchange has failed");
+          "bytes are all zero, which is not a valid unique id; check how the id was exchanged");
     }
     return new UniqueId(bytes.clone());
   }
 
   /**
-   * Makes an id from the text that {@link #toHex} returned.
+   * Creates an id from the text that {@link #toHex} returned.
    *
    * @param hex {@code 2 * BYTES} hexadecimal digits
    * @return the id
-   * @throws IllegalArgumentException if the text is anything else
+   * @throws IllegalArgumentException if the text is not such an id
    */
   public static UniqueId fromHex(String hex) {
     Objects.requireNonNull(hex, "hex");
@@ -85,9 +91,9 @@ public final class UniqueId implements Serializable {
   }
 
   /**
-   * Checks what a forged or damaged serial form could break.
+   * Validates a deserialized id, whose serial form may be forged or damaged.
    *
-   * @return an id of a copy of the bytes
+   * @return an id with a copy of the bytes
    * @throws InvalidObjectException if there are no bytes
    * @throws IllegalArgumentException if the length is wrong or all bytes are zero
    */

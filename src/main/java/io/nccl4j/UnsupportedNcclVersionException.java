@@ -1,6 +1,6 @@
 package io.nccl4j;
 
-/** The NCCL library that was found is too old for a function, which was therefore not called. */
+/** Thrown when the loaded NCCL library is too old for a function; the function is not called. */
 public class UnsupportedNcclVersionException extends NcclException {
   private static final long serialVersionUID = 1;
 
@@ -11,7 +11,7 @@ public class UnsupportedNcclVersionException extends NcclException {
   private final String needed;
 
   /**
-   * Describes one function that the library lacks.
+   * Creates an exception for a function that the library does not have.
    *
    * @param function the function that is missing, such as {@code ncclCommSplit}
    * @param found the version that was found, such as {@code 2.16.2}

@@ -105,7 +105,7 @@ class BufferTest {
         assertThrows(
             IllegalArgumentException.class,
             () -> Buffer.ofHostSegment(heap, DataType.FLOAT32, 4, 0, () -> {}));
-    assertEquals("memory lies on the Java heap; a buffer needs native memory", onHeap.getMessage());
+    assertEquals("memory is on the Java heap; a buffer needs native memory", onHeap.getMessage());
     try (Arena arena = Arena.ofShared()) {
       MemorySegment memory = arena.allocate(16, 8);
       Throwable tooSmall =
@@ -131,7 +131,9 @@ class BufferTest {
         assertThrows(
             IllegalArgumentException.class,
             () -> Buffer.ofHostSegment(memory, DataType.FLOAT32, 4));
-    assertEquals("memory was freed; a buffer needs what its arena still has", freed.getMessage());
+    assertEquals(
+        "memory was freed, because its arena is closed; a buffer needs memory that is still allocated",
+        freed.getMessage());
   }
 
   @Test

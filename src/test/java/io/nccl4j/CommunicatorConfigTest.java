@@ -62,7 +62,7 @@ class CommunicatorConfigTest {
   void nameWithNulCharacterIsRefused() {
     Throwable thrown =
         assertThrows(IllegalArgumentException.class, () -> defaults.withName("a\0b"));
-    assertEquals("name contains a NUL character; C strings cannot", thrown.getMessage());
+    assertEquals("name contains a NUL character, which is not allowed", thrown.getMessage());
     assertFalse(defaults.withName("ähnlich").name().isEmpty());
   }
 

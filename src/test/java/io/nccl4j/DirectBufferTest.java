@@ -67,10 +67,10 @@ class DirectBufferTest {
   @Test
   void typeMustMatchTheElements() {
     assertEquals(
-        "type is INT32; the elements of a FloatBuffer are of another",
+        "type is INT32; the elements of a FloatBuffer have another type",
         refused(direct(8).asFloatBuffer(), DataType.INT32));
     assertEquals(
-        "type is FLOAT64; the elements of a LongBuffer are of another",
+        "type is FLOAT64; the elements of a LongBuffer have another type",
         refused(direct(8).asLongBuffer(), DataType.FLOAT64));
     assertEquals(2, Buffer.ofDirectBuffer(direct(8).asIntBuffer(), DataType.UINT32).count());
     assertEquals(4, Buffer.ofDirectBuffer(direct(8).asShortBuffer(), DataType.BFLOAT16).count());

@@ -90,7 +90,8 @@ class UniqueIdTest {
     Throwable thrown =
         assertThrows(IllegalArgumentException.class, () -> UniqueId.of(new byte[128]));
     assertEquals(
-        "bytes are all zero; no unique id is, so the exchange has failed", thrown.getMessage());
+        "bytes are all zero, which is not a valid unique id; check how the id was exchanged",
+        thrown.getMessage());
   }
 
   @Test

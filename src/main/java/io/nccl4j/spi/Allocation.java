@@ -3,9 +3,9 @@ package io.nccl4j.spi;
 import java.lang.foreign.MemorySegment;
 
 /**
- * New memory for a buffer, which owns it.
+ * Newly allocated memory for a buffer, which takes ownership.
  *
- * @param memory where it is; memory of a CUDA device has an address and no size
- * @param release frees it; runs once, in any thread
+ * @param memory the memory; a zero-length segment for memory of a CUDA device
+ * @param release frees the memory; runs once, in any thread
  */
 public record Allocation(MemorySegment memory, Runnable release) {}

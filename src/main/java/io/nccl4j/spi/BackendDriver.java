@@ -8,57 +8,57 @@ import io.nccl4j.UniqueId;
 import java.util.List;
 
 /**
- * A backend's part of a {@link io.nccl4j.Backend}: it makes the drivers of everything else. All
- * arguments were checked before. Any thread may use one.
+ * The driver of a {@link io.nccl4j.Backend}, which creates all other drivers. Arguments are already
+ * validated. Any thread may use a driver.
  */
 public interface BackendDriver {
   /** Returns the backend's name. */
   String name();
 
-  /** Returns what the backend's devices are. */
+  /** Returns the type of the backend's devices. */
   DeviceType deviceType();
 
   /** Returns the devices, in the order of their indices; at least one. */
   List<Device> devices();
 
-  /** Returns whether this backend can do something, on all its devices. Tries nothing. */
+  /** Returns whether this backend supports a feature on all its devices. Makes no native call. */
   boolean supports(Feature feature);
 
-  /** Makes an id for one communicator. */
+  /** Creates an id for one communicator. */
   UniqueId newUniqueId();
 
-  /** Closes an id that this backend has made, and that will not be used. */
+  /** Closes an id that this backend created and that will not be used. */
   void closeUniqueId(UniqueId id);
 
   /**
    * Returns an unconnected driver of one rank of a new communicator.
    *
-   * @param made the communicator, which knows rank, size, device and configuration
+   * @param context the communicator, with its rank, size, device and configuration
    */
-  CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made);
+  CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext context);
 
   /** Returns an unconnected driver of a new rank of a communicator that grows. */
-  CommunicatorDriver join(UniqueId growId, CommunicatorContext made);
+  CommunicatorDriver join(UniqueId growId, CommunicatorContext context);
 
-  /** Returns a new stream of a device that exists. */
+  /** Creates a stream of an existing device. */
   StreamDriver newStream(int device, StreamContext users);
 
-  /** Returns a new event of a device that exists. */
+  /** Creates an event of an existing device. */
   EventDriver newEvent(int device);
 
-  /** Allocates memory of a device that exists. */
+  /** Allocates memory of an existing device. */
   Allocation allocate(int device, DataType type, long count);
 
   /** Allocates host memory that all devices can use. */
   Allocation allocatePinned(DataType type, long count);
 
   /**
-   * Launches the calls of one group, of communicators of this backend; all of them or, if it
-   * throws, none to rely on.
+   * Launches the calls of one group, of communicators of this backend. If it throws, none of the
+   * calls is guaranteed to have been launched.
    *
    * @param calls the calls, in the order in which they were made; at least one. The caller may
-   *     write others into the list later
-   * @param only the one communicator whose calls they are, or null where there may be several
+   *     reuse the list after this method returns
+   * @param only the communicator of all calls, or null if there may be several
    */
   void launchGroup(List<? extends EnqueuedCall> calls, CommunicatorDriver only);
 }

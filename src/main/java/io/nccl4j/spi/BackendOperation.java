@@ -3,24 +3,25 @@ package io.nccl4j.spi;
 import io.nccl4j.NcclException;
 
 /**
- * An operation that one backend alone has, and that takes part in groups and graphs like any other.
- * The backend checks its arguments before it submits it with {@link Contract#submit}.
+ * An operation that only one backend has, and that can be used in groups and graphs. The backend
+ * validates its arguments before it calls {@link Contract#submit}.
  */
 public interface BackendOperation {
   /** Returns the name of the method that made the call, for messages. */
   String method();
 
   /**
-   * Looks again at what the operation uses, beside its communicator, its stream and its source.
+   * Checks again the objects that the operation uses, except its communicator, its stream and its
+   * source.
    *
-   * @throws IllegalStateException if any of it has been closed since the call was made
+   * @throws IllegalStateException if one has been closed since the call was made
    */
   void checkOpen();
 
   /**
    * Launches the operation outside any group.
    *
-   * @throws NcclException if the library refuses it
+   * @throws NcclException if the library rejects it
    */
   void launch(StreamDriver stream);
 }

@@ -5,16 +5,16 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.function.Supplier;
 
-/** Work that waits, in a thread of its own. */
+/** Runs blocking work in a new thread. */
 public final class Background {
   private Background() {}
 
   /**
-   * Starts work.
+   * Starts work in a new daemon thread.
    *
-   * @param <T> what it makes
-   * @param thread the thread's name
-   * @return a stage that nothing else can complete, and that fails with what the work throws
+   * @param <T> the type of the result
+   * @param thread the name of the thread
+   * @return a stage that only the work completes; it fails with the exception of the work
    */
   public static <T> CompletionStage<T> start(String thread, Supplier<T> work) {
     CompletableFuture<T> end = new CompletableFuture<>();

@@ -4,8 +4,8 @@ import io.nccl4j.DataType;
 import java.lang.foreign.MemorySegment;
 
 /**
- * The elements of an open {@link io.nccl4j.Buffer}: what a driver gets of it. Whether the buffer is
- * still open was checked before and is not known here.
+ * The memory of a {@link io.nccl4j.Buffer}, as passed to drivers. The caller has checked that the
+ * buffer is open; this class does not track it.
  */
 public final class BufferMemory {
   private final MemorySegment pointer;
@@ -16,12 +16,12 @@ public final class BufferMemory {
   private final long byteSize;
 
   /**
-   * Describes memory.
+   * Creates a description of memory.
    *
-   * @param pointer its first element. For CUDA it is of the global scope and has size 0, so that
-   *     native calls acquire nothing; on the host it is the memory itself
+   * @param pointer the first element. For CUDA a zero-length segment of the global scope, so that
+   *     native calls acquire no session; on the host the memory itself
    * @param type the type of the elements
-   * @param count how many elements there are
+   * @param count the number of elements
    */
   public BufferMemory(MemorySegment pointer, DataType type, long count) {
     this.pointer = pointer;
@@ -47,12 +47,12 @@ public final class BufferMemory {
     return type;
   }
 
-  /** Returns the code of {@code ncclDataType_t} of the elements: {@code type().code()}, at hand. */
+  /** Returns the {@code ncclDataType_t} code of the elements: {@code type().code()}, cached. */
   public int typeCode() {
     return typeCode;
   }
 
-  /** Returns how many elements there are. */
+  /** Returns the number of elements. */
   public long count() {
     return count;
   }

@@ -10,8 +10,8 @@ import java.util.function.BiFunction;
 import java.util.function.Function;
 
 /**
- * Does all of what the methods of {@link Communicator} do that make children, with a driver that
- * the caller makes, but does not connect them.
+ * Creates child communicators as the methods of {@link Communicator} do, but with a driver that the
+ * caller provides, and without connecting them.
  */
 public interface ChildMaker {
   /** Takes part in a split with a color, which is 0 or more. */
@@ -27,14 +27,14 @@ public interface ChildMaker {
       CommunicatorConfig config,
       BiFunction<SortedSet<Integer>, CommunicatorContext, CommunicatorDriver> driver);
 
-  /** Takes part in a grow, on the rank that made the id. */
+  /** Takes part in a grow, on the rank that created the id. */
   Communicator growWithId(
       int newSize,
       UniqueId id,
       CommunicatorConfig config,
       Function<CommunicatorContext, CommunicatorDriver> driver);
 
-  /** Takes part in a grow, on a rank that did not make the id. */
+  /** Takes part in a grow, on a rank that did not create the id. */
   Communicator grow(
       int newSize,
       CommunicatorConfig config,

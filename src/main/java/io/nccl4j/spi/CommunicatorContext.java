@@ -8,37 +8,37 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 
 /**
- * What the driver of a communicator may ask of the contract, and what it reports. Its {@code
- * toString} is the communicator's, for messages.
+ * The communicator of a driver: provides its configuration and state, and receives the driver's
+ * reports. Its {@code toString} is that of the communicator, for messages.
  */
 public interface CommunicatorContext {
-  /** Returns the configuration that the communicator is made with. */
+  /** Returns the configuration of the communicator. */
   CommunicatorConfig config();
 
   /** Returns the index of the device that this rank uses. */
   int device();
 
-  /** Returns this rank; where only connecting finds it, -1 until {@link #setRank} reports it. */
+  /** Returns this rank; if connecting determines it, -1 until {@link #setRank} is called. */
   int rank();
 
   /**
-   * Returns the number of ranks; where only connecting finds it, -1 until {@link #setRank} does.
+   * Returns the number of ranks; if connecting determines it, -1 until {@link #setRank} is called.
    */
   int size();
 
-  /** Reports rank and size, which connecting has found. */
+  /** Reports the rank and the size that connecting has determined. */
   void setRank(int rank, int size);
 
   /** Returns whether the communicator is connected and neither closed nor aborted. */
   boolean isOpen();
 
-  /** Returns whether its operations were ended without being finished. */
+  /** Returns whether its operations were ended before they completed. */
   boolean isAborted();
 
-  /** Returns whether it carries no operations any more, but is not closed. */
+  /** Returns whether it accepts no further operations, but is not closed. */
   boolean isRevoked();
 
-  /** Aborts the communicator, as a program does. */
+  /** Aborts the communicator, as {@link io.nccl4j.Communicator#abort} does. */
   void abort();
 
   /**
@@ -51,53 +51,54 @@ public interface CommunicatorContext {
   /**
    * Throws unless the communicator can use a buffer now.
    *
-   * @param argument what the buffer is called in messages
+   * @param argument the name of the buffer in messages
    * @throws IllegalStateException if the communicator or the buffer's owner is not open
    * @throws IllegalArgumentException if this rank's device cannot use the buffer
    */
   void checkUsable(Buffer buffer, String argument);
 
-  /** Reports that the communicator has ended without finishing its operations. */
+  /** Reports that the communicator's operations were ended before they completed. */
   void markAborted();
 
   /**
-   * Reports that the operations were ended without being finished, and that the communicator
-   * carries none any more, though it can be divided and closed.
+   * Reports that the operations were ended before they completed, and that the communicator accepts
+   * no further operations, but can be split, shrunk and closed.
    */
   void markRevoked();
 
-  /** Reports that the communicator carries no operations for a while, or does again. */
+  /** Reports that the communicator has been suspended or resumed. */
   void markSuspended(boolean suspended);
 
   /**
-   * Waits until every stream has passed this communicator's operations.
+   * Waits until every stream has completed this communicator's operations.
    *
    * @param function the function that waits, for messages
-   * @throws NcclTimeoutException if one has not within the timeout, or had not when it was closed
-   * @throws CudaException if work on one of them has failed
+   * @throws NcclTimeoutException if a stream does not complete them within the timeout, or was
+   *     closed before it completed them
+   * @throws CudaException if work on one of the streams has failed
    */
   void awaitStreams(String function);
 
   /**
-   * Ends every graph of this communicator's operations; none is launched any more.
+   * Ends every graph that contains operations of this communicator; none can be launched any more.
    *
-   * @throws CudaException if the runtime refuses to destroy one, after the others; what more fails
-   *     is suppressed in it
+   * @throws CudaException if a graph cannot be destroyed; the others are ended nevertheless, and
+   *     further failures are suppressed in it
    */
   void endGraphs();
 
   /**
-   * Uses up the one id that {@link CommunicatorDriver#newGrowId} has made, just before a grow
+   * Marks the id that {@link CommunicatorDriver#newGrowId} created as used, just before a grow
    * begins.
    *
-   * @param id what the caller of the grow gave, or null where another rank made the id
-   * @throws IllegalArgumentException if another grow has used it meanwhile
+   * @param id the id that the caller of the grow passed, or null if another rank created it
+   * @throws IllegalArgumentException if another grow has used it in the meantime
    */
   void useGrowId(UniqueId id);
 
   /**
-   * Returns what a wait concerns that has timed out and could be for anything that is enqueued:
-   * this communicator and its last collective.
+   * Returns the details for a timed-out wait that may concern any enqueued operation: this
+   * communicator and its last collective.
    */
   FailureDetails lastEnqueued();
 }

@@ -10,20 +10,20 @@ import java.util.Optional;
 import java.util.SortedSet;
 
 /**
- * A backend's part of one rank's {@link io.nccl4j.Communicator}. All arguments were checked before.
- * One thread at a time calls it, but for {@link #abort}, {@link #asyncError} and {@link
- * #launching}, which any thread calls at any time.
+ * The driver of a {@link io.nccl4j.Communicator}. Arguments are already validated. It is called by
+ * one thread at a time, except {@link #abort}, {@link #asyncError} and {@link #launching}, which
+ * any thread may call at any time.
  */
 public interface CommunicatorDriver {
   /** The color of a rank that takes part in a split and gets no new communicator. */
   int NO_COLOR = -1;
 
-  /** The code of no operator. */
+  /** The operator code of an operation without a reduction. */
   int NO_OPERATOR = -1;
 
   /**
-   * Makes the connection, within the timeout. It may run in any thread, at the same time as other
-   * communicators' connecting.
+   * Connects to the other ranks, within the timeout. May run in any thread, concurrently with the
+   * connecting of other communicators.
    */
   void connect();
 
@@ -39,25 +39,26 @@ public interface CommunicatorDriver {
   CommunicatorDriver shrink(
       SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorContext child);
 
-  /** Makes the id that new ranks need to join. */
+  /** Creates the id that new ranks need to join. */
   UniqueId newGrowId();
 
   /**
    * Returns the unconnected driver of a child, whose {@link #connect} takes part in a grow.
    *
-   * @param id what {@link #newGrowId} returned on this rank, or null if another rank made it
+   * @param id the id that {@link #newGrowId} returned on this rank, or null if another rank created
+   *     it
    */
   CommunicatorDriver grow(int newSize, UniqueId id, CommunicatorContext child);
 
   /**
-   * Launches one operation, outside any group. Allocates nothing.
+   * Launches one operation, outside any group. Allocates no objects.
    *
-   * @param send the data to send, or null where the operation or the rank sends none
-   * @param recv where to receive, or null where the operation or the rank receives nothing
+   * @param send the data to send, or null if the operation or the rank sends none
+   * @param recv the destination, or null if the operation or the rank receives nothing
    * @param count the count that the C function takes, in elements
    * @param operator the code of a reduction's operator, or {@link #NO_OPERATOR}
    * @param peer the root or the peer, or {@link io.nccl4j.Communicator#NO_PEER}
-   * @param stream the stream that orders it, of this rank's device
+   * @param stream the stream that orders it; a stream of this rank's device
    */
   void launch(
       Operation operation,
@@ -69,39 +70,42 @@ public interface CommunicatorDriver {
       StreamDriver stream);
 
   /**
-   * Returns what this rank has in common with the other ranks in this process and with nothing
-   * else: these objects are equal.
+   * Returns an object that is equal for all ranks of this communicator in this process, and for no
+   * other communicator.
    */
   Object communicatorKey();
 
   /**
-   * Throws unless this rank can do the operation on a float8 type.
+   * Throws unless this rank supports the operation on a float8 type.
    *
-   * @throws IllegalArgumentException if the device cannot
-   * @throws UnsupportedNcclVersionException if NCCL cannot
+   * @throws IllegalArgumentException if the device does not support it
+   * @throws UnsupportedNcclVersionException if the NCCL version does not support it
    */
   void checkFloat8(Operation operation, DataType type);
 
-  /** Creates an operator with an immediate scalar, yet to be rounded; returns its code. */
+  /**
+   * Creates an operator with an immediate scalar, which it rounds to the type; returns its code.
+   */
   int createOperator(DataType type, double scalar);
 
-  /** Creates an operator whose scalar is read when a reduction runs; returns its code. */
+  /** Creates an operator that reads its scalar when a reduction runs; returns its code. */
   int createOperator(BufferMemory scalar);
 
   /**
-   * Destroys an operator; does nothing once the connection is gone, which took its operators along.
+   * Destroys an operator; has no effect once the connection has ended, since its operators end with
+   * it.
    */
   void destroyOperator(int code);
 
   /**
-   * Returns what has failed since the connection was made, or nothing; also after {@link #abort},
-   * when it may be nothing.
+   * Returns a failure detected since the connection was established, or empty. May also be called
+   * after {@link #abort}, and may then be empty.
    */
   Optional<NcclException> asyncError();
 
   /**
-   * Returns whether the library may still enqueue what a launch that was given up has left.
-   * Whatever its streams say, its memory is in use.
+   * Returns whether the library may still enqueue work of a launch that nccl4j stopped waiting for.
+   * The memory of its operations is then in use even if the streams are idle.
    */
   default boolean launching() {
     return false;
@@ -113,6 +117,6 @@ public interface CommunicatorDriver {
    */
   void abort();
 
-  /** Ends the connection in order; called at most once, and not after {@link #abort}. */
+  /** Closes the connection in an orderly way; called at most once, and not after {@link #abort}. */
   void close();
 }

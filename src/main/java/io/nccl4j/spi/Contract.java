@@ -15,17 +15,17 @@ import java.util.function.Function;
 import java.util.function.Predicate;
 
 /**
- * What the contract does for the public classes of its backends and hides from programs: putting
- * its own objects in front of drivers, finding the driver behind one, and making its checks for
- * methods that only one backend has.
+ * Internal access to {@code io.nccl4j} for the public classes of its backends: creates public
+ * objects for drivers, returns the driver of an object, and performs the checks for methods that
+ * only one backend has.
  */
 public abstract class Contract {
   private static volatile Contract instance;
 
-  /** Makes the one implementation. */
+  /** Creates the only implementation. */
   protected Contract() {}
 
-  /** Returns the contract. */
+  /** Returns the implementation. */
   public static Contract get() {
     if (instance == null) {
       // Initializes the class, which registers it.
@@ -34,26 +34,27 @@ public abstract class Contract {
     return instance;
   }
 
-  /** Registers the one implementation. */
+  /** Registers the only implementation. */
   protected static void register(Contract contract) {
     instance = contract;
   }
 
   /**
-   * Initializes a backend's classes and those of this package on a thread with plenty of stack,
+   * Initializes the classes of a backend and of {@code io.nccl4j} on a thread with a large stack,
    * when the first backend of a kind is opened. An {@link Error} in a class initializer, such as a
-   * {@link StackOverflowError} that the program survives, makes the class unusable for the life of
-   * the process.
+   * {@link StackOverflowError} that the program survives, makes the class unusable until the
+   * process exits.
    *
-   * @param names the backend's outermost classes, by their names after {@code io.nccl4j.}
-   * @param usable whether a class, outermost or nested, can be initialized at all
+   * @param names the backend's top-level classes, by their names without the prefix {@code
+   *     io.nccl4j.}
+   * @param usable whether a class, top-level or nested, can be initialized
    */
   public abstract void initialize(List<String> names, Predicate<Class<?>> usable);
 
-  /** Returns a backend in front of a new driver. */
+  /** Creates the backend of a new driver. */
   public abstract Backend backend(BackendDriver driver);
 
-  /** Returns the driver behind a backend. */
+  /** Returns the driver of a backend. */
   public abstract BackendDriver driver(Backend backend);
 
   /**
@@ -66,30 +67,30 @@ public abstract class Contract {
   /**
    * Throws unless a backend has a device.
    *
-   * @throws IllegalArgumentException if there is none of this index
+   * @throws IllegalArgumentException if no device has this index
    */
   public abstract void checkDevice(Backend backend, int device);
 
-  /** Returns a stream in front of a new driver. */
+  /** Creates the stream of a new driver. */
   public abstract Stream stream(
-      DeviceType platform, int device, Function<StreamContext, StreamDriver> driver);
+      DeviceType deviceType, int device, Function<StreamContext, StreamDriver> driver);
 
-  /** Returns the driver behind a stream. */
+  /** Returns the driver of a stream. */
   public abstract StreamDriver driver(Stream stream);
 
-  /** Returns an event in front of a new driver. */
-  public abstract Event event(DeviceType platform, int device, EventDriver driver);
+  /** Creates the event of a new driver. */
+  public abstract Event event(DeviceType deviceType, int device, EventDriver driver);
 
-  /** Returns the driver behind an event. */
+  /** Returns the driver of an event. */
   public abstract EventDriver driver(Event event);
 
-  /** Returns the driver behind a graph, or null for one whose operations are enqueued anew. */
+  /** Returns the driver of a graph, or null if the graph enqueues its operations again. */
   public abstract GraphDriver driver(Graph graph);
 
-  /** Returns the driver behind a communicator. */
+  /** Returns the driver of a communicator. */
   public abstract CommunicatorDriver driver(Communicator communicator);
 
-  /** Does all of {@link Backend#newCommunicator} but connecting. */
+  /** Does the same as {@link Backend#newCommunicator}, but does not connect. */
   public abstract Communicator unconnected(
       Backend backend,
       List<UniqueId> ids,
@@ -98,7 +99,7 @@ public abstract class Contract {
       CommunicatorConfig config,
       Function<CommunicatorContext, CommunicatorDriver> driver);
 
-  /** Does all of {@link Backend#join} but connecting. */
+  /** Does the same as {@link Backend#join}, but does not connect. */
   public abstract Communicator unconnectedJoining(
       Backend backend,
       UniqueId growId,
@@ -107,34 +108,35 @@ public abstract class Contract {
       CommunicatorConfig config,
       Function<CommunicatorContext, CommunicatorDriver> driver);
 
-  /** Returns what makes the children of a communicator. */
+  /** Returns the factory of a communicator's children. */
   public abstract ChildMaker children(Communicator parent);
 
   /**
    * Connects at once, or when this thread's group ends.
    *
-   * @param parent the communicator that this one is made of, or null
+   * @param parent the communicator that this one is created from, or null
    * @return the communicator
    */
   public abstract Communicator connected(Communicator unconnected, Communicator parent);
 
   /**
-   * Connects in a thread of its own.
+   * Connects in a new thread.
    *
-   * @return a stage that nothing else can complete, and that fails with why there is no connection
+   * @return a stage that only this operation completes; it fails with the exception of connecting
    * @throws IllegalStateException if this thread has a group open
    */
   public abstract CompletionStage<Communicator> connectedAsync(Communicator unconnected);
 
   /**
-   * Closes as {@link Communicator#close} does, the waiting in a thread of its own.
+   * Closes as {@link Communicator#close} does, but waits in a new thread.
    *
-   * @return a stage that nothing else can complete; it fails with what {@code close} would throw
+   * @return a stage that only this operation completes; it fails with the exception of {@code
+   *     close}
    */
   public abstract CompletionStage<Void> closeAsync(Communicator communicator);
 
   /**
-   * Launches an operation that one backend alone has, or leaves it to this thread's group or the
+   * Launches an operation that only one backend has, or adds it to this thread's group or the
    * stream's capture.
    *
    * @param source the memory that it reads, or null
@@ -145,10 +147,10 @@ public abstract class Contract {
       Communicator communicator, BackendOperation operation, Buffer source, Stream stream);
 
   /**
-   * Returns the checked calls that a lambda enqueues, none of them launched.
+   * Returns the validated calls that a lambda enqueues, without launching them.
    *
-   * @throws IllegalStateException if this thread has a group open, if the lambda makes
-   *     communicators or closes what its operations use, or if a stream is being captured
+   * @throws IllegalStateException if this thread has a group open, if the lambda creates
+   *     communicators or closes an object that its operations use, or if a stream is being captured
    */
   public abstract List<? extends EnqueuedCall> record(Runnable body);
 }

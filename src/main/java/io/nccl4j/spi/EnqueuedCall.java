@@ -1,13 +1,13 @@
 package io.nccl4j.spi;
 
-/** One checked call that a stream orders and that is launched together with others. */
+/** A validated call that a stream orders and that is launched together with others. */
 public interface EnqueuedCall {
-  /** Returns the driver of the communicator whose call it is. */
+  /** Returns the driver of the call's communicator. */
   CommunicatorDriver communicatorDriver();
 
   /** Returns the driver of the stream that orders it. */
   StreamDriver streamDriver();
 
-  /** Returns what the backend alone has; null where this is an {@link EnqueuedOperation}. */
+  /** Returns the backend-specific operation; null for an {@link EnqueuedOperation}. */
   BackendOperation backendOperation();
 }

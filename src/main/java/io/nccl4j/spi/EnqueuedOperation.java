@@ -2,18 +2,15 @@ package io.nccl4j.spi;
 
 import io.nccl4j.Operation;
 
-/**
- * One operation that every backend has. What it says is what {@link CommunicatorDriver#launch}
- * takes.
- */
+/** An operation that every backend has, with the arguments of {@link CommunicatorDriver#launch}. */
 public interface EnqueuedOperation extends EnqueuedCall {
-  /** Returns what to do. */
+  /** Returns the operation. */
   Operation operation();
 
   /** Returns the data to send, or null. */
   BufferMemory sendMemory();
 
-  /** Returns where to receive, or null. */
+  /** Returns the destination, or null. */
   BufferMemory recvMemory();
 
   /** Returns the count that the C function takes, in elements. */

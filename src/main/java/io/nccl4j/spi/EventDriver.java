@@ -2,25 +2,25 @@ package io.nccl4j.spi;
 
 import java.time.Duration;
 
-/** A backend's part of an {@link io.nccl4j.Event}. Any thread may use one. */
+/** The driver of an {@link io.nccl4j.Event}. Any thread may use it. */
 public interface EventDriver {
-  /** Returns whether it has not been closed. */
+  /** Returns whether the event has not been closed. */
   boolean isOpen();
 
-  /** Returns whether the last recorded mark has been reached; true if there is none. */
+  /** Returns whether the last recording has completed; true if there is none. */
   boolean isComplete();
 
   /**
-   * Waits until the last recorded mark has been reached.
+   * Waits until the last recording has completed.
    *
-   * @param timeout the longest wait; positive
-   * @param late makes what is thrown when the time has passed
+   * @param timeout the maximum time to wait; positive
+   * @param late creates the exception that is thrown when the timeout expires
    */
   void await(Duration timeout, TimeoutReport late);
 
-  /** Returns the time between the mark of an open event of the same device and this one's. */
+  /** Returns the time between the recording of an open event of the same device and of this one. */
   Duration since(EventDriver start);
 
-  /** Releases the event. Idempotent; waits that are enqueued stay valid. */
+  /** Releases the event. Idempotent; enqueued waits stay valid. */
   void close();
 }

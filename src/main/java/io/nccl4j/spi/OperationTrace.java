@@ -1,31 +1,31 @@
 package io.nccl4j.spi;
 
 /**
- * What is recorded of the operations that one stream carries together, from the call that enqueues
- * them until the stream has passed them. Any thread may report how far they are.
+ * The record of operations launched together on one stream, from the call that enqueues them to
+ * their completion. Any thread may report their progress.
  */
 public interface OperationTrace {
-  /** Reports that the stream has come to the operations, unless that was reported before. */
+  /** Reports that the stream has started the operations, unless that was reported before. */
   void begun();
 
   /**
-   * Reports that the stream cannot have come to the operations before a moment.
+   * Reports that the stream cannot have started the operations before a point in time.
    *
-   * @param nanos the moment, as {@link System#nanoTime} has it
+   * @param nanos the time, as a value of {@link System#nanoTime}
    */
   void begunSince(long nanos);
 
   /**
-   * Reports that the operations are over, as far as is known; the last report counts.
+   * Reports that the operations appear to be complete; the last report counts.
    *
-   * @return the moment, as {@link System#nanoTime} has it
+   * @return the time, as a value of {@link System#nanoTime}
    */
   long finished();
 
   /**
-   * Reports that nothing more will be reported, and records it all; only the first call does.
+   * Ends the reports and writes the record; only the first call has an effect.
    *
-   * @param failure why the operations were not finished, or null
+   * @param failure the reason why the operations did not complete, or null
    */
   void ended(Throwable failure);
 }

@@ -4,18 +4,18 @@ import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.NcclException;
 import java.time.Duration;
 
-/** What the driver of a stream may ask of the communicators whose operations the stream carries. */
+/** The communicators whose operations are on a stream, for the stream's driver. */
 public interface StreamContext extends TimeoutReport {
-  /** Returns the number of the stream in its process, by which recordings name it. */
+  /** Returns the number of the stream in its process, which identifies it in recordings. */
   long number();
 
-  /** Returns the longest time that one of the communicators waits for a peer. */
+  /** Returns the longest timeout of the communicators. */
   Duration longestTimeout();
 
   /**
-   * Throws what went wrong with a communicator; drivers call it while and after they wait. An abort
-   * is thrown until one {@link StreamDriver#await} or {@link StreamDriver#download} has thrown it,
-   * after which the stream goes on without that communicator.
+   * Throws the failure of a communicator, if there is one; drivers call it during and after a wait.
+   * An abort is thrown until one {@link StreamDriver#await} or {@link StreamDriver#download} has
+   * thrown it; then the communicator is no longer a user of the stream.
    *
    * @param function the function that waits, for messages
    * @throws CommunicatorAbortedException if one was aborted
@@ -23,6 +23,6 @@ public interface StreamContext extends TimeoutReport {
    */
   void throwFailure(String function);
 
-  /** Says that the stream was given up with work of these communicators still on it. */
+  /** Reports that the stream was abandoned with pending work of these communicators. */
   void markStranded();
 }

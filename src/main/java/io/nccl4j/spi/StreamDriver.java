@@ -6,31 +6,31 @@ import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.concurrent.CompletionStage;
 
-/** A backend's part of a {@link io.nccl4j.Stream}. Any thread may use one. */
+/** The driver of a {@link io.nccl4j.Stream}. Any thread may use it. */
 public interface StreamDriver {
-  /** How long a wait lasts for which the program has named no time. */
+  /** The timeout of a wait for which the program specifies none. */
   Duration DEFAULT_TIMEOUT = Duration.ofMinutes(30);
 
   /**
-   * Waits until everything enqueued so far has finished. It throws what work on the stream or one
-   * of its communicators failed with, and when the time has passed.
+   * Waits until all work enqueued so far has completed. Throws if work on the stream or one of its
+   * communicators has failed, or the timeout expires.
    */
   void await(Duration timeout);
 
   /**
-   * Waits as {@link #await} does, whatever the communicators have to report. An interrupt is kept
-   * for later.
+   * Waits as {@link #await} does, but ignores failures of the communicators and interrupts; the
+   * interrupt status is kept.
    *
-   * @throws NcclTimeoutException if the time has passed
+   * @throws NcclTimeoutException if the timeout expires
    * @throws CudaException if work on this stream failed
    */
   void drain(Duration timeout);
 
-  /** Returns whether everything enqueued so far has finished; throws as {@link #await} does. */
+  /** Returns whether all work enqueued so far has completed; throws as {@link #await} does. */
   boolean isComplete();
 
   /**
-   * Returns whether everything enqueued so far has finished, without asking the communicators.
+   * Returns whether all work enqueued so far has completed; ignores failures of the communicators.
    *
    * @throws CudaException if work on this stream failed
    */
@@ -39,69 +39,69 @@ public interface StreamDriver {
   /** Returns a stage that completes, or fails, as a wait of {@link #DEFAULT_TIMEOUT} does. */
   CompletionStage<Void> completion();
 
-  /** Enqueues the marking of an open event of this stream's device. */
+  /** Records an open event of this stream's device. */
   void record(EventDriver event);
 
   /** Enqueues a wait for an open event of the same backend. */
   void waitFor(EventDriver event);
 
-  /** Enqueues a copy to memory that this device can use; takes the contents before it returns. */
+  /** Enqueues a copy to memory that this device can use; reads the source before it returns. */
   void upload(MemorySegment source, BufferMemory target);
 
   /** Copies from memory that this device can use, and waits as {@link #await} does. */
   void download(BufferMemory source, MemorySegment target);
 
-  /** Enqueues a copy between memory of one size, one of which this device can use. */
+  /** Enqueues a copy between buffers of the same size, one of which this device can use. */
   void copy(BufferMemory source, BufferMemory target);
 
   /** Enqueues setting every byte of memory that this device can use. */
   void fill(BufferMemory target, byte value);
 
   /**
-   * Launches operations of this stream while a recording runs, and reports to the trace when the
-   * stream begins and ends them.
+   * Launches operations of this stream and reports to the trace when the stream starts and
+   * completes them.
    *
-   * @param launch enqueues them, from this thread
+   * @param launch enqueues the operations, from this thread
    */
   void trace(OperationTrace trace, Runnable launch);
 
-  /** Returns whether operations are launched while they are captured, because CUDA takes them. */
+  /** Returns whether operations must be launched during a capture, so that CUDA captures them. */
   default boolean capturesNatively() {
     return false;
   }
 
-  /** Begins to capture, where something must know. */
+  /** Begins a capture, if the backend captures natively. */
   default void beginCapture() {
-    // A recording needs no beginning.
+    // Nothing to do: the operations are only recorded.
   }
 
-  /** Ends the capture; returns its graph, or null for one that enqueues the operations anew. */
+  /** Ends the capture; returns its graph, or null if the graph enqueues the operations again. */
   default GraphDriver endCapture() {
     return null;
   }
 
-  /** Ends a capture that has failed and is to have no graph. */
+  /** Discards a failed capture. */
   default void dropCapture() {
-    // A recording is forgotten.
+    // Nothing to do: the operations were only recorded.
   }
 
-  /** Returns whether other code owns what this stream stands for, and keeps it. */
+  /** Returns whether this stream wraps a stream that other code owns. */
   default boolean foreign() {
     return false;
   }
 
   /**
-   * Waits for what is enqueued, for at most the longest timeout of the communicators that it
-   * carries, and releases the stream, also where the wait failed; called once.
+   * Waits for enqueued work, for at most the longest timeout of the communicators that use the
+   * stream, and releases the stream even if the wait fails; called once.
    *
-   * @throws NcclTimeoutException if the time has passed
-   * @throws CudaException if work on this stream failed, or the runtime refuses
+   * @throws NcclTimeoutException if the timeout expires
+   * @throws CudaException if work on this stream failed, or the CUDA runtime reports an error
    */
   void release();
 
   /**
-   * Returns what ends the threads of a stream that was never closed, once it is no longer
-   * reachable. It must not refer to the stream, nor wait.
+   * Returns an action that ends the threads of a stream that became unreachable without having been
+   * closed. It must not refer to the stream, and must not block.
    */
   default Runnable whenForgotten() {
     return () -> {};

@@ -4,17 +4,17 @@ import io.nccl4j.NcclException;
 import java.time.Duration;
 
 /**
- * Makes what a wait throws when its time has passed: it names the communicators that the wait
+ * Creates the exception of a wait that timed out, which names the communicators that the wait
  * concerns.
  */
 @FunctionalInterface
 public interface TimeoutReport {
   /**
-   * Returns what to throw.
+   * Returns the exception.
    *
    * @param function the function that waits
-   * @param timeout the time that has passed
-   * @param waitedFor what was waited for
+   * @param timeout the timeout that expired
+   * @param waitedFor the ranks or the state that the function waited for
    */
   NcclException timedOut(String function, Duration timeout, String waitedFor);
 }

@@ -77,7 +77,7 @@ class SharedStreamTest {
               + ranks.get(0)
               + " and of "
               + ranks.get(1)
-              + ", two ranks that need each other, on one stream, where the first would wait for the second indefinitely; each rank needs a stream of its own: "
+              + ", two ranks of one communicator, on one stream, where the first would wait for the second indefinitely; each rank needs its own stream: "
               + shared,
           refused.getMessage());
       Group.run(

@@ -61,13 +61,13 @@ abstract class BuffersContract {
       arena.close();
       Throwable source =
           assertThrows(IllegalStateException.class, () -> value.copyFromAsync(closed, stream));
-      assertEquals("source lies in an arena that is closed", source.getMessage());
+      assertEquals("source is in an arena that is closed", source.getMessage());
       AtomicReference<MemorySegment> confined = new AtomicReference<>();
       Thread.ofPlatform().start(() -> confined.set(Arena.ofConfined().allocate(4))).join();
       Throwable target =
           assertThrows(IllegalArgumentException.class, () -> value.copyTo(confined.get(), stream));
       assertTrue(
-          target.getMessage().startsWith("target belongs to another thread"), target::toString);
+          target.getMessage().startsWith("target is in a confined arena of another thread"), target::toString);
     }
   }
 
@@ -394,7 +394,7 @@ abstract class BuffersContract {
         assertThrows(
             IllegalArgumentException.class,
             () -> backend.newBuffer(0, DataType.INT64, Long.MAX_VALUE / 4));
-    assertTrue(tooLarge.getMessage().contains("have no size in bytes"), tooLarge::toString);
+    assertTrue(tooLarge.getMessage().contains("does not fit into a long"), tooLarge::toString);
   }
 
   @Test

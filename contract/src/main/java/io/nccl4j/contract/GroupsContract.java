@@ -277,7 +277,7 @@ abstract class GroupsContract {
   private static void refusedInGroup(String call, Executable use) {
     IllegalStateException thrown = assertThrows(IllegalStateException.class, use);
     assertTrue(
-        thrown.getMessage().startsWith(call + " would come before the group's operations"),
+        thrown.getMessage().startsWith(call + " would run before the group's operations"),
         thrown::toString);
   }
 
@@ -400,9 +400,9 @@ abstract class GroupsContract {
           String message =
               assertThrows(IllegalStateException.class, () -> reduce.accept(1)).getMessage();
           assertEquals(
-              "this thread has called collective 2 of %s outside a group and now calls it of %s (allReduce); "
+              "this thread has called collective 2 of %s outside a group and now calls it for %s (allReduce); "
                       .formatted(ranks.get(0), ranks.get(1))
-                  + "the first call may wait for the second, so call both in one Group.run, or each in a thread of its own",
+                  + "the first call may wait for the second, so call both in one Group.run, or each in its own thread",
               message);
           assertThrows(IllegalStateException.class, () -> reduce.accept(1), "again");
           inAnotherThread(() -> reduce.accept(1));

@@ -96,9 +96,9 @@ abstract class GrowContract {
       Rank rank = ranks.rank(0);
       CommunicatorConfig config = underTest().config();
       UniqueId id = rank.comm().newGrowId();
-      refused("there is only one at a time", () -> rank.comm().newGrowId());
-      refused("a split in between would spoil it", () -> rank.comm().split(0, 0));
-      refused("calls grow with it", () -> rank.comm().grow(2, config));
+      refused("call grow first", () -> rank.comm().newGrowId());
+      refused("a split would invalidate it", () -> rank.comm().split(0, 0));
+      refused("pass it to grow", () -> rank.comm().grow(2, config));
       UniqueId another = ranks.backend().newUniqueId();
       assertThrows(IllegalArgumentException.class, () -> rank.comm().grow(2, another, config));
       RankThreads.run(

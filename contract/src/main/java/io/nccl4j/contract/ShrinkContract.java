@@ -234,11 +234,11 @@ abstract class ShrinkContract {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       Rank rank = ranks.rank(0);
-      refused("excludedRanks is empty; a shrink leaves out at least one", rank, Set.of());
+      refused("excludedRanks is empty; a shrink must exclude at least one rank", rank, Set.of());
       refused("excluded rank is 2; it must be from 0 to 1", rank, Set.of(2));
       refused("excluded rank is -1; it must be from 0 to 1", rank, Set.of(-1));
       refused(
-          "excludedRanks has 0, this rank itself; only the ranks that stay shrink",
+          "excludedRanks has 0, this rank itself; only the remaining ranks call shrink",
           rank,
           Set.of(0));
       Communicator comm = rank.comm();
