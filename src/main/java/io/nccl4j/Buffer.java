@@ -596,8 +596,7 @@ public final class Buffer implements AutoCloseable {
       throw new IllegalStateException(argument + " is in an arena that is closed");
     }
     if (!memory.isAccessibleBy(Thread.currentThread())) {
-      throw new IllegalArgumentException(
-          argument + " is in a confined arena of another thread");
+      throw new IllegalArgumentException(argument + " is in a confined arena of another thread");
     }
   }
 
@@ -629,8 +628,7 @@ public final class Buffer implements AutoCloseable {
 
   /** Returns whether a device can use this memory; does not check whether the buffer is open. */
   boolean usableOn(DeviceType deviceType, int deviceIndex) {
-    return memoryType.deviceType == deviceType
-        && (device == deviceIndex || device == ANY_DEVICE);
+    return memoryType.deviceType == deviceType && (device == deviceIndex || device == ANY_DEVICE);
   }
 
   /** {@return whether the buffer, or the buffer that it is a view of, has not been closed} */

@@ -86,7 +86,9 @@ final class ChildCommunicators implements ChildMaker {
       Arguments.inRange(rank, "excluded rank", 0, parent.size() - 1);
       if (rank == parent.rank()) {
         throw new IllegalArgumentException(
-            "excludedRanks has " + rank + ", this rank itself; only the remaining ranks call shrink");
+            "excludedRanks has "
+                + rank
+                + ", this rank itself; only the remaining ranks call shrink");
       }
     }
     return excluded;

@@ -72,7 +72,8 @@ final class CollectiveEvent extends Event {
   long bytes;
 
   @Label("Queued")
-  @Description("Time from the call until the stream started it; it ran for the rest of the duration")
+  @Description(
+      "Time from the call until the stream started it; it ran for the rest of the duration")
   @Timespan(Timespan.NANOSECONDS)
   long queued;
 

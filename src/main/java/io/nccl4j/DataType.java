@@ -73,7 +73,11 @@ public enum DataType {
     Arguments.atLeast(count, "count", 0);
     if (count > Long.MAX_VALUE / bytes) {
       throw new IllegalArgumentException(
-          "count is " + count + "; the size of that many elements of " + this + " in bytes does not fit into a long");
+          "count is "
+              + count
+              + "; the size of that many elements of "
+              + this
+              + " in bytes does not fit into a long");
     }
     return count * bytes;
   }

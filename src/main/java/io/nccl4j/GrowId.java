@@ -26,7 +26,8 @@ final class GrowId {
   UniqueId create(Supplier<UniqueId> maker) {
     if (pending != null) {
       throw new IllegalStateException(
-          "the id of an earlier newGrowId has not been used by a grow yet; call grow first: " + communicator);
+          "the id of an earlier newGrowId has not been used by a grow yet; call grow first: "
+              + communicator);
     }
     pending = maker.get();
     return pending;
@@ -35,7 +36,7 @@ final class GrowId {
   /** Throws unless the id is the unused one. */
   void check(UniqueId id) {
     Objects.requireNonNull(id, "id");
-        UniqueId current = pending;
+    UniqueId current = pending;
     if (!id.equals(current)) {
       throw new IllegalArgumentException(
           "id is "

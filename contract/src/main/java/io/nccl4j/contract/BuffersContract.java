@@ -67,7 +67,8 @@ abstract class BuffersContract {
       Throwable target =
           assertThrows(IllegalArgumentException.class, () -> value.copyTo(confined.get(), stream));
       assertTrue(
-          target.getMessage().startsWith("target is in a confined arena of another thread"), target::toString);
+          target.getMessage().startsWith("target is in a confined arena of another thread"),
+          target::toString);
     }
   }
 
