@@ -17,39 +17,20 @@ import java.util.OptionalInt;
  * }
  *
  * <p>Immutable: each {@code with} method returns a changed copy.
- *
- * @param blocking whether NCCL calls return only when their host side has finished. With a
- *     non-blocking communicator, nccl4j waits for the same state, but with {@code timeout} as the
- *     limit of each step, and {@link Communicator#abort} can end the wait; the cost is a thread per
- *     launch in NCCL. The environment variable {@code NCCL_COMM_BLOCKING}, set to {@code 0} or
- *     {@code 1}, overrides this value with NCCL. C: {@code ncclConfig_t.blocking}
- * @param timeout the maximum time to wait for a peer that does not respond: when creating,
- *     splitting, aborting and closing a communicator, when closing a stream that has its
- *     operations, in each call that enqueues an operation (on a blocking communicator from NCCL
- *     2.28.7 on, which is then aborted), and on the reference backend in each wait inside an
- *     operation. Positive
- * @param device the device of the backend that the rank uses; if empty, {@code rank % deviceCount},
- *     or the device that {@code io.nccl4j.rendezvous} derives from the rank's number on its host,
- *     if it knows that number
- * @param name the name of the communicator in logs and traces, or an empty string. C: {@code
- *     ncclConfig_t.commName}, from NCCL 2.27 on; with an older library the name is omitted and a
- *     warning is logged
  */
-public record CommunicatorConfig(
-    boolean blocking, Duration timeout, OptionalInt device, String name) {
+public final class CommunicatorConfig {
   // Longer timeouts would overflow the nanosecond clock.
   private static final Duration LONGEST = Duration.ofDays(36_500);
 
   private static final CommunicatorConfig DEFAULTS =
       new CommunicatorConfig(true, Duration.ofSeconds(30), OptionalInt.empty(), "");
 
-  /**
-   * Validates the values.
-   *
-   * @throws IllegalArgumentException if the timeout is not positive or over 36500 days, the device
-   *     is negative, or the name contains a NUL character
-   */
-  public CommunicatorConfig {
+  private final boolean blocking;
+  private final Duration timeout;
+  private final OptionalInt device;
+  private final String name;
+
+  private CommunicatorConfig(boolean blocking, Duration timeout, OptionalInt device, String name) {
     Objects.requireNonNull(device, "device");
     Objects.requireNonNull(name, "name");
     Arguments.positive(timeout, "timeout");
@@ -64,6 +45,10 @@ public record CommunicatorConfig(
     if (name.indexOf('\0') >= 0) {
       throw new IllegalArgumentException("name contains a NUL character, which is not allowed");
     }
+    this.blocking = blocking;
+    this.timeout = timeout;
+    this.device = device;
+    this.name = name;
   }
 
   /**
@@ -111,5 +96,64 @@ public record CommunicatorConfig(
    */
   public CommunicatorConfig withName(String value) {
     return new CommunicatorConfig(blocking, timeout, device, value);
+  }
+
+  /**
+   * {@return whether NCCL calls return only when their host side has finished} With a non-blocking
+   * communicator, nccl4j waits for the same state, but with {@code timeout} as the limit of each
+   * step, and {@link Communicator#abort} can end the wait; the cost is a thread per launch in NCCL.
+   * The environment variable {@code NCCL_COMM_BLOCKING}, set to {@code 0} or {@code 1}, overrides
+   * this value with NCCL. C: {@code ncclConfig_t.blocking}
+   */
+  public boolean blocking() {
+    return blocking;
+  }
+
+  /**
+   * {@return the maximum time to wait for a peer that does not respond: when creating, splitting,
+   * aborting and closing a communicator, when closing a stream that has its operations, in each
+   * call that enqueues an operation (on a blocking communicator from NCCL 2.28.7 on, which is then
+   * aborted), and on the reference backend in each wait inside an operation; positive}
+   */
+  public Duration timeout() {
+    return timeout;
+  }
+
+  /**
+   * {@return the device of the backend that the rank uses; if empty, {@code rank % deviceCount}, or
+   * the device that {@code io.nccl4j.rendezvous} derives from the rank's number on its host, if it
+   * knows that number}
+   */
+  public OptionalInt device() {
+    return device;
+  }
+
+  /**
+   * {@return the name of the communicator in logs and traces, or an empty string} C: {@code
+   * ncclConfig_t.commName}, from NCCL 2.27 on; with an older library the name is omitted and a
+   * warning is logged.
+   */
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof CommunicatorConfig that
+        && blocking == that.blocking
+        && timeout.equals(that.timeout)
+        && device.equals(that.device)
+        && name.equals(that.name);
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(blocking, timeout, device, name);
+  }
+
+  @Override
+  public String toString() {
+    return "CommunicatorConfig[blocking=%s, timeout=%s, device=%s, name=%s]"
+        .formatted(blocking, timeout, device, name);
   }
 }

@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -28,8 +29,14 @@ class CommunicatorConfigTest {
             .withTimeout(Duration.ofMillis(5))
             .withDevice(3)
             .withName("ring");
+    assertFalse(changed.blocking());
+    assertEquals(Duration.ofMillis(5), changed.timeout());
+    assertEquals(OptionalInt.of(3), changed.device());
+    assertEquals("ring", changed.name());
     assertEquals(
-        new CommunicatorConfig(false, Duration.ofMillis(5), OptionalInt.of(3), "ring"), changed);
+        "CommunicatorConfig[blocking=false, timeout=PT0.005S, device=OptionalInt[3], name=ring]",
+        changed.toString());
+    assertNotEquals(defaults, changed);
     assertTrue(defaults.blocking(), "the original is unchanged");
     assertEquals(defaults, defaults.withBlocking(false).withBlocking(true));
   }

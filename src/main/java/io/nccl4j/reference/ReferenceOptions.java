@@ -8,22 +8,22 @@ import java.util.Objects;
 /**
  * The options of a {@link ReferenceBackend}. All ranks of a communicator must have the same
  * options, because the options determine which rank combines which element in which order.
- *
- * @param algorithm the all-reduce algorithm
- * @param layout how an all-reduce divides its data into channels, chunks and slices, and the order
- *     of the ranks in rings and trees. Ring orders apply to all operations that use a ring; those
- *     other than the all-reduce use the ring of channel 0
- * @param transport how data is transferred between processes; affects speed, never results
  */
-public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport transport) {
+public final class ReferenceOptions {
   private static final ReferenceOptions DEFAULTS =
       new ReferenceOptions(Algorithm.AUTO, Layout.defaults(), Transport.AUTO);
 
-  /** Validates the components. */
-  public ReferenceOptions {
+  private final Algorithm algorithm;
+  private final Layout layout;
+  private final Transport transport;
+
+  private ReferenceOptions(Algorithm algorithm, Layout layout, Transport transport) {
     Objects.requireNonNull(algorithm, "algorithm");
     Objects.requireNonNull(layout, "layout");
     Objects.requireNonNull(transport, "transport");
+    this.algorithm = algorithm;
+    this.layout = layout;
+    this.transport = transport;
   }
 
   /**
@@ -123,5 +123,43 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport tra
    */
   public ReferenceOptions withSliceBytes(int value) {
     return withLayout(layout.withSliceBytes(value));
+  }
+
+  /** {@return the all-reduce algorithm} */
+  public Algorithm algorithm() {
+    return algorithm;
+  }
+
+  /**
+   * {@return how an all-reduce divides its data into channels, chunks and slices, and the order of
+   * the ranks in rings and trees} Ring orders apply to all operations that use a ring; those other
+   * than the all-reduce use the ring of channel 0.
+   */
+  public Layout layout() {
+    return layout;
+  }
+
+  /** {@return how data is transferred between processes; affects speed, never results} */
+  public Transport transport() {
+    return transport;
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof ReferenceOptions that
+        && algorithm == that.algorithm
+        && layout.equals(that.layout)
+        && transport == that.transport;
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(algorithm, layout, transport);
+  }
+
+  @Override
+  public String toString() {
+    return "ReferenceOptions[algorithm=%s, layout=%s, transport=%s]"
+        .formatted(algorithm, layout, transport);
   }
 }

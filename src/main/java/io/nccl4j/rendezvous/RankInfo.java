@@ -9,30 +9,29 @@ import java.util.OptionalInt;
 /**
  * One participant of a rendezvous: its rank, the number of ranks, and the run they belong to.
  * Immutable: each {@code with} method returns a changed copy.
- *
- * @param rank this rank, from 0 to {@code size - 1}
- * @param size the number of ranks, at least 1
- * @param jobId identifies this run among all that use the same directory, port or store; the same
- *     on every rank. If empty, no other run may use them while this one exchanges ids
- * @param timeout the timeout of one exchange; positive
- * @param localRank the rank within its host, from 0, if known: see {@link Rendezvous#localRank}
  */
-public record RankInfo(int rank, int size, String jobId, Duration timeout, OptionalInt localRank) {
+public final class RankInfo {
   /** The timeout set by {@link #of}: two minutes, for hosts that start one after the other. */
   public static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(2);
 
-  /**
-   * Checks the values.
-   *
-   * @throws IllegalArgumentException if a value is out of its range
-   */
-  public RankInfo {
+  private final int rank;
+  private final int size;
+  private final String jobId;
+  private final Duration timeout;
+  private final OptionalInt localRank;
+
+  RankInfo(int rank, int size, String jobId, Duration timeout, OptionalInt localRank) {
     Objects.requireNonNull(jobId, "jobId");
     Objects.requireNonNull(localRank, "localRank");
     Arguments.atLeast(size, "size", 1);
     Arguments.inRange(rank, "rank", 0, size - 1);
     Arguments.positive(timeout, "timeout");
     localRank.ifPresent(local -> Arguments.inRange(local, "localRank", 0, size - 1));
+    this.rank = rank;
+    this.size = size;
+    this.jobId = jobId;
+    this.timeout = timeout;
+    this.localRank = localRank;
   }
 
   /**
@@ -78,5 +77,54 @@ public record RankInfo(int rank, int size, String jobId, Duration timeout, Optio
   /** Returns the part that the protocols use. */
   JobRank jobRank() {
     return new JobRank(rank, size, jobId);
+  }
+
+  /** {@return this rank, from 0 to {@code size - 1}} */
+  public int rank() {
+    return rank;
+  }
+
+  /** {@return the number of ranks, at least 1} */
+  public int size() {
+    return size;
+  }
+
+  /**
+   * {@return identifies this run among all that use the same directory, port or store; the same on
+   * every rank} If empty, no other run may use them while this one exchanges ids.
+   */
+  public String jobId() {
+    return jobId;
+  }
+
+  /** {@return the timeout of one exchange; positive} */
+  public Duration timeout() {
+    return timeout;
+  }
+
+  /** {@return the rank within its host, from 0, if known: see {@link Rendezvous#localRank}} */
+  public OptionalInt localRank() {
+    return localRank;
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof RankInfo that
+        && rank == that.rank
+        && size == that.size
+        && jobId.equals(that.jobId)
+        && timeout.equals(that.timeout)
+        && localRank.equals(that.localRank);
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(rank, size, jobId, timeout, localRank);
+  }
+
+  @Override
+  public String toString() {
+    return "RankInfo[rank=%s, size=%s, jobId=%s, timeout=%s, localRank=%s]"
+        .formatted(rank, size, jobId, timeout, localRank);
   }
 }

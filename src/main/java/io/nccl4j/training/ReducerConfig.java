@@ -1,27 +1,24 @@
 package io.nccl4j.training;
 
+import java.util.Objects;
+
 /**
  * The configuration of a reducer; the same on every rank. Immutable: each {@code with} method
  * returns a changed copy.
- *
- * @param bucketBytes a bucket is filled with gradients until it has at least this many bytes;
- *     positive
- * @param firstBucketBytes the same for the first bucket of each type, usually smaller so that
- *     communication starts early; positive
- * @param findUnusedParameters whether a step may leave parameters unmarked, which then contribute
- *     zeros. If not, {@link Reducer#finish} throws an exception that names them
  */
-public record ReducerConfig(long bucketBytes, long firstBucketBytes, boolean findUnusedParameters) {
+public final class ReducerConfig {
   private static final ReducerConfig DEFAULTS = new ReducerConfig(25L << 20, 1L << 20, false);
 
-  /**
-   * Checks the values.
-   *
-   * @throws IllegalArgumentException if a size is not positive
-   */
-  public ReducerConfig {
+  private final long bucketBytes;
+  private final long firstBucketBytes;
+  private final boolean findUnusedParameters;
+
+  private ReducerConfig(long bucketBytes, long firstBucketBytes, boolean findUnusedParameters) {
     checkPositive(bucketBytes, "bucketBytes");
     checkPositive(firstBucketBytes, "firstBucketBytes");
+    this.bucketBytes = bucketBytes;
+    this.firstBucketBytes = firstBucketBytes;
+    this.findUnusedParameters = findUnusedParameters;
   }
 
   private static void checkPositive(long bytes, String argument) {
@@ -62,5 +59,45 @@ public record ReducerConfig(long bucketBytes, long firstBucketBytes, boolean fin
    */
   public ReducerConfig withFindUnusedParameters(boolean value) {
     return new ReducerConfig(bucketBytes, firstBucketBytes, value);
+  }
+
+  /** {@return a bucket is filled with gradients until it has at least this many bytes; positive} */
+  public long bucketBytes() {
+    return bucketBytes;
+  }
+
+  /**
+   * {@return the same for the first bucket of each type, usually smaller so that communication
+   * starts early; positive}
+   */
+  public long firstBucketBytes() {
+    return firstBucketBytes;
+  }
+
+  /**
+   * {@return whether a step may leave parameters unmarked, which then contribute zeros} If not,
+   * {@link Reducer#finish} throws an exception that names them.
+   */
+  public boolean findUnusedParameters() {
+    return findUnusedParameters;
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof ReducerConfig that
+        && bucketBytes == that.bucketBytes
+        && firstBucketBytes == that.firstBucketBytes
+        && findUnusedParameters == that.findUnusedParameters;
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(bucketBytes, firstBucketBytes, findUnusedParameters);
+  }
+
+  @Override
+  public String toString() {
+    return "ReducerConfig[bucketBytes=%s, firstBucketBytes=%s, findUnusedParameters=%s]"
+        .formatted(bucketBytes, firstBucketBytes, findUnusedParameters);
   }
 }
