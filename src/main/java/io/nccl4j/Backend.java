@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.spi.BackendDriver;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
@@ -41,9 +42,9 @@ public final class Backend implements AutoCloseable {
   @FunctionalInterface
   public interface RankBody<X extends Exception> {
     /**
-     * Runs one rank, in its own thread.
+     * Runs one rank.
      *
-     * @param communicator this rank's communicator; it is closed when this method returns
+     * @param communicator this rank's communicator; it is closed when all ranks have returned
      * @throws X if the rank fails; the other ranks are then ended too
      */
     void run(Communicator communicator) throws X;
@@ -432,18 +433,28 @@ public final class Backend implements AutoCloseable {
       throw new IllegalStateException("runRanks cannot be called in a group");
     }
     List<UniqueId> id = List.of(newUniqueId());
-    new RankRunner<X>(
-            rank ->
-                rank(
+    Communicator[] made = new Communicator[ranks];
+    try {
+      new RankRunner<X>(
+              rank -> {
+                CommunicatorConfig placed = config.withDevice(rank % devices().size());
+                made[rank] =
                     unconnected(
                         id,
                         ranks,
                         rank,
-                        config.withDevice(rank % devices().size()),
-                        made -> driver.newCommunicator(id.getFirst(), made)),
-                    body),
-            config.timeout())
-        .run(ranks);
+                        placed,
+                        context -> driver.newCommunicator(id.getFirst(), context));
+                return rank(made[rank], body);
+              },
+              config.timeout())
+          .run(ranks);
+    } catch (Throwable failure) {
+      CloseAll.after(failure, () -> closeUniqueId(id.getFirst()));
+      throw failure;
+    }
+    // Only now: a communicator that closes can no longer be aborted for the failure of another.
+    new CommunicatorList(List.of(made)).close();
   }
 
   private static <X extends Exception> RankRunner.Rank<X> rank(
@@ -453,7 +464,6 @@ public final class Backend implements AutoCloseable {
       public void run() throws X {
         communicator.connectedNowOrWithGroup(null);
         body.run(communicator);
-        communicator.close();
       }
 
       @Override

@@ -54,7 +54,8 @@ public final class CommunicatorList extends AbstractList<Communicator>
    * Closes all communicators concurrently, as {@link Communicator#close} does, and waits for all of
    * them. Idempotent.
    *
-   * @throws NcclException the first failure, with the others suppressed in it
+   * @throws NcclException if closing one fails; the failures of others are suppressed in it
+   * @throws CudaException likewise
    * @throws IllegalStateException if this thread is capturing a graph
    */
   @Override

@@ -16,7 +16,7 @@ import java.util.function.IntFunction;
 final class RankRunner<X extends Exception> {
   /** One rank. */
   interface Rank<X extends Exception> {
-    /** Connects the rank, runs it, and closes its communicator. */
+    /** Connects the rank and runs it. */
     void run() throws X;
 
     /** Aborts its communicator; may be called from any thread. */

@@ -90,8 +90,9 @@ public final class RankInfo {
   }
 
   /**
-   * {@return identifies this run among all that use the same directory, port or store; the same on
-   * every rank} If empty, no other run may use them while this one exchanges ids.
+   * {@return the text that identifies this run among all that use the same directory, port or
+   * store; the same on every rank} If empty, no other run may use them while this one exchanges
+   * ids.
    */
   public String jobId() {
     return jobId;

@@ -61,14 +61,14 @@ public final class ReducerConfig {
     return new ReducerConfig(bucketBytes, firstBucketBytes, value);
   }
 
-  /** {@return a bucket is filled with gradients until it has at least this many bytes; positive} */
+  /** {@return the size at which a bucket is full, in bytes; positive} */
   public long bucketBytes() {
     return bucketBytes;
   }
 
   /**
-   * {@return the same for the first bucket of each type, usually smaller so that communication
-   * starts early; positive}
+   * {@return the size at which the first bucket of each type is full, in bytes; positive} It is
+   * usually smaller, so that communication starts early.
    */
   public long firstBucketBytes() {
     return firstBucketBytes;

@@ -315,7 +315,7 @@ class PitfallsTest {
                         comm.allReduce(value, value, ReduceOp.SUM, stream);
                         backend.newCommunicator(id, 1, 0, CONFIG);
                       }));
-      assertTrue(refused.getMessage().contains("end one group before"), refused::toString);
+      assertTrue(refused.getMessage().contains("use a group for each"), refused::toString);
       assertEquals(made, StandIn.calls("ncclCommInitRankConfig"));
       assertEquals(0, StandIn.calls("ncclAllReduce"));
     }

@@ -280,7 +280,7 @@ class DirectAllReduceTest {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
           }
           NcclException thrown = assertThrows(NcclException.class, stream::synchronize);
-          assertTrue(thrown.getMessage().contains("of rank 0"), thrown::toString);
+          assertTrue(thrown.getMessage().contains("belongs to rank 0"), thrown::toString);
         });
   }
 }

@@ -325,7 +325,9 @@ abstract class GroupsContract {
                         rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
                         newSingleRank(ranks, id);
                       }));
-      assertTrue(thrown.getMessage().contains("either operations or the making"), thrown::toString);
+      assertTrue(
+          thrown.getMessage().contains("either operations or the creation of communicators"),
+          thrown::toString);
       assertThrows(
           IllegalStateException.class,
           () ->

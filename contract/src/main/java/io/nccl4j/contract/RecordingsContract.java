@@ -301,7 +301,7 @@ abstract class RecordingsContract {
   }
 
   private static Graph captured(Stream stream, Runnable body) {
-    return Graph.capture(List.of(stream), body).getFirst();
+    return Graph.capture(stream, body);
   }
 
   @Test

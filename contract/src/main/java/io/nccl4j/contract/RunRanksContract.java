@@ -2,6 +2,7 @@ package io.nccl4j.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
@@ -23,6 +24,8 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
@@ -112,6 +115,32 @@ abstract class RunRanksContract {
     }
   }
 
+  @Test
+  void failureEndsRanksThatHaveReturned() {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    IOException thrown = new IOException("rank 0 fails");
+    CountDownLatch returning = new CountDownLatch(1);
+    AtomicReference<Communicator> returned = new AtomicReference<>();
+    try (Backend backend = underTest().open(2)) {
+      Backend.RankBody<Exception> body =
+          comm -> {
+            if (comm.rank() == 0) {
+              assertTrue(returning.await(SOON.toSeconds(), TimeUnit.SECONDS));
+              throw thrown;
+            }
+            returned.set(comm);
+            returning.countDown();
+          };
+      assertTimeoutPreemptively(
+          SOON,
+          () ->
+              assertSame(
+                  thrown,
+                  assertThrows(IOException.class, () -> backend.runRanks(2, body, config()))));
+      assertTrue(returned.get().isAborted());
+    }
+  }
+
   private void assertReleased(Blocked blocked) {
     try (Backend backend = underTest().open(2)) {
       assertReleased(backend, blocked);
@@ -151,6 +180,7 @@ abstract class RunRanksContract {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CountDownLatch ended = new CountDownLatch(2);
     AtomicReference<Throwable> thrown = new AtomicReference<>();
+    AtomicBoolean interrupted = new AtomicBoolean();
     try (Backend backend = underTest().open(2)) {
       CountDownLatch begun = new CountDownLatch(2);
       Thread caller =
@@ -169,15 +199,17 @@ abstract class RunRanksContract {
                             }
                           },
                           config());
-                    } catch (Exception e) {
-                      thrown.set(Thread.currentThread().isInterrupted() ? e : null);
+                    } catch (Throwable e) {
+                      thrown.set(e);
+                      interrupted.set(Thread.currentThread().isInterrupted());
                     }
                   });
-      begun.await();
+      assertTrue(begun.await(SOON.toSeconds(), TimeUnit.SECONDS));
       caller.interrupt();
       assertTrue(caller.join(SOON));
     }
-    assertEquals(CancellationException.class, thrown.get().getClass());
+    assertInstanceOf(CancellationException.class, thrown.get());
+    assertTrue(interrupted.get());
     assertEquals(0, ended.getCount());
   }
 

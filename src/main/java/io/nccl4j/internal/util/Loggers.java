@@ -16,20 +16,25 @@ public final class Loggers {
 
   /** Returns the logger that is named after a class. */
   public static Logger of(Class<?> type) {
-    return of(type.getName());
+    initialize();
+    // By the class, not its name: for a name, log4j would look for its caller on the stack.
+    return LogManager.getLogger(type);
   }
 
   /** Returns the logger with a name. */
   public static Logger of(String name) {
+    initialize();
+    return LogManager.getLogger(name);
+  }
+
+  private static void initialize() {
     if (initialized) {
-      return LogManager.getLogger(name);
+      return;
     }
-    FutureTask<Logger> first = new FutureTask<>(() -> LogManager.getLogger(name));
+    FutureTask<Logger> first = new FutureTask<>(LogManager::getRootLogger);
     Thread.ofPlatform().daemon().name("nccl4j-logging").start(first);
     try {
-      Logger logger = Interrupts.getUninterruptibly(first::get);
-      initialized = true;
-      return logger;
+      initialized = Interrupts.getUninterruptibly(first::get) != null;
     } catch (ExecutionException e) {
       throw new IllegalStateException("log4j cannot be initialized", e.getCause());
     }
