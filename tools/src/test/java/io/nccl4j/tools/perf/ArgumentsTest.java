@@ -113,7 +113,7 @@ class ArgumentsTest {
         Command.run("all_reduce", "--backend", "reference", "--ranks", "" + (max + 1));
     assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
     assertEquals(
-        "all_reduce_perf: %d ranks requested; on the reference backend each rank is a thread, and %d processors run at max %d"
+        "all_reduce_perf: %d ranks requested; on the reference backend each rank is a thread, and %d processors run at most %d"
             .formatted(max + 1, max / 128, max),
         command.err().strip());
   }

@@ -348,7 +348,7 @@ class LaunchersTest {
       environment.put(variable.substring(0, equals), variable.substring(equals + 1));
     }
     Started hello = Started.with(environment, Started.java(Hello.class));
-    assertEquals(2, hello.status(), hello::toString);
+    assertEquals(1, hello.status(), hello::toString);
     assertTrue(hello.errors().contains(message), hello::toString);
   }
 }
