@@ -7,12 +7,10 @@ import java.util.Arrays;
 /** Sums an array over all ranks: with NCCL if there are GPUs, otherwise in pure Java. */
 public final class Hello {
   public static void main(String[] args) {
-    try {
+    try (Backend backend = Backend.auto()) {
       LaunchEnvironment launch = LaunchEnvironment.current();
-      try (Backend backend = Backend.auto()) {
-        backend.fallbackReason().ifPresent(why -> System.err.println("hello: no NCCL: " + why));
-        launch.runRanks(backend, comm -> sum(comm, launch));
-      }
+      backend.fallbackReason().ifPresent(why -> System.err.println("hello: no NCCL: " + why));
+      launch.runRanks(backend, comm -> sum(comm, launch));
     } catch (Nccl4jException | IllegalArgumentException e) {
       System.err.println("hello: " + e.getMessage());
       System.exit(1);
