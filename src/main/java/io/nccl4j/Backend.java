@@ -11,6 +11,7 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.function.Function;
 import java.util.function.Supplier;
+import java.util.stream.IntStream;
 
 /**
  * An implementation of the collectives: NCCL on NVIDIA GPUs, or the pure-Java reference.
@@ -415,8 +416,8 @@ public final class Backend implements AutoCloseable {
    * @param body runs one rank; called once for each rank, concurrently
    * @param config timeout, name and whether blocking; its device is not used
    * @param <X> the checked exception that {@code body} throws
-   * @throws X the first failure of a rank, with those of the other ranks suppressed in it; includes
-   *     the exceptions of {@link #newCommunicator}
+   * @throws X the first failure of a rank, with those of the other ranks suppressed in it
+   * @throws NcclException as {@link #newCommunicators(int[], CommunicatorConfig)} does
    * @throws IllegalArgumentException if {@code ranks} is less than 1
    * @throws IllegalStateException if the backend is closed, or this thread has a group open or is
    *     capturing a graph
@@ -432,45 +433,13 @@ public final class Backend implements AutoCloseable {
     if (Group.current() != null) {
       throw new IllegalStateException("runRanks cannot be called in a group");
     }
-    List<UniqueId> id = List.of(newUniqueId());
-    Communicator[] made = new Communicator[ranks];
-    try {
+    int[] placed = IntStream.range(0, ranks).map(rank -> rank % devices().size()).toArray();
+    try (CommunicatorList comms = newCommunicators(placed, config)) {
+      List<Runnable> aborts = comms.stream().<Runnable>map(comm -> comm::abort).toList();
       new RankRunner<X>(
-              rank -> {
-                CommunicatorConfig placed = config.withDevice(rank % devices().size());
-                made[rank] =
-                    unconnected(
-                        id,
-                        ranks,
-                        rank,
-                        placed,
-                        context -> driver.newCommunicator(id.getFirst(), context));
-                return rank(made[rank], body);
-              },
-              config.timeout())
+              rank -> body.run(comms.get(rank)), () -> CloseAll.all(aborts), config.timeout())
           .run(ranks);
-    } catch (Throwable failure) {
-      CloseAll.after(failure, () -> closeUniqueId(id.getFirst()));
-      throw failure;
     }
-    // Only now: a communicator that closes can no longer be aborted for the failure of another.
-    new CommunicatorList(List.of(made)).close();
-  }
-
-  private static <X extends Exception> RankRunner.Rank<X> rank(
-      Communicator communicator, RankBody<X> body) {
-    return new RankRunner.Rank<>() {
-      @Override
-      public void run() throws X {
-        communicator.connectedNowOrWithGroup(null);
-        body.run(communicator);
-      }
-
-      @Override
-      public void abort() {
-        communicator.abort();
-      }
-    };
   }
 
   /**

@@ -5,6 +5,7 @@ import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.spi.Allocation;
 import io.nccl4j.spi.BufferMemory;
 import java.lang.foreign.MemorySegment;
+import java.util.List;
 import java.util.Objects;
 
 /**
@@ -408,7 +409,7 @@ public final class Buffer implements AutoCloseable {
    */
   public void copyFromAsync(float[] source, Stream stream) {
     Objects.requireNonNull(source, "source");
-    checkArray("source", "float", DataType.FLOAT32, DataType.FLOAT32);
+    checkArray("source", "float", DataType.FLOAT32);
     copyFromAsync(MemorySegment.ofArray(source), stream);
   }
 
@@ -425,7 +426,7 @@ public final class Buffer implements AutoCloseable {
    */
   public void copyFromAsync(double[] source, Stream stream) {
     Objects.requireNonNull(source, "source");
-    checkArray("source", "double", DataType.FLOAT64, DataType.FLOAT64);
+    checkArray("source", "double", DataType.FLOAT64);
     copyFromAsync(MemorySegment.ofArray(source), stream);
   }
 
@@ -484,7 +485,7 @@ public final class Buffer implements AutoCloseable {
    */
   public void copyTo(float[] target, Stream stream) {
     Objects.requireNonNull(target, "target");
-    checkArray("target", "float", DataType.FLOAT32, DataType.FLOAT32);
+    checkArray("target", "float", DataType.FLOAT32);
     copyTo(MemorySegment.ofArray(target), stream);
   }
 
@@ -501,7 +502,7 @@ public final class Buffer implements AutoCloseable {
    */
   public void copyTo(double[] target, Stream stream) {
     Objects.requireNonNull(target, "target");
-    checkArray("target", "double", DataType.FLOAT64, DataType.FLOAT64);
+    checkArray("target", "double", DataType.FLOAT64);
     copyTo(MemorySegment.ofArray(target), stream);
   }
 
@@ -600,8 +601,8 @@ public final class Buffer implements AutoCloseable {
     }
   }
 
-  private void checkArray(String argument, String element, DataType type, DataType other) {
-    if (type() != type && type() != other) {
+  private void checkArray(String argument, String element, DataType... allowed) {
+    if (!List.of(allowed).contains(type())) {
       throw new IllegalArgumentException(
           argument + " is an array of " + element + "; " + this + " has type " + type());
     }

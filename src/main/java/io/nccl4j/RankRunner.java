@@ -7,38 +7,34 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
-import java.util.function.IntFunction;
 
 /**
  * Runs the ranks of one communicator, each in its own platform thread. The first rank that fails
  * ends the others: their communicators are aborted and their threads interrupted.
  */
 final class RankRunner<X extends Exception> {
-  /** One rank. */
-  interface Rank<X extends Exception> {
-    /** Connects the rank and runs it. */
-    void run() throws X;
-
-    /** Aborts its communicator; may be called from any thread. */
-    void abort();
+  /** What a rank does. */
+  interface Body<X extends Exception> {
+    void run(int rank) throws X;
   }
 
-  private final IntFunction<Rank<X>> maker;
+  private final Body<X> body;
+  private final Runnable abort;
   private final Duration timeout;
   private final List<Thread> threads = new ArrayList<>();
-  // All guarded by this.
-  private final List<Rank<X>> started = new ArrayList<>();
+  // Both guarded by this.
   private final BitSet running = new BitSet();
   private Throwable first;
 
   /**
    * Prepares a run.
    *
-   * @param maker creates a rank; called in the thread of that rank
+   * @param abort aborts the communicators of all ranks; called once, by the first rank that fails
    * @param timeout how long the other threads may take to end after a failure
    */
-  RankRunner(IntFunction<Rank<X>> maker, Duration timeout) {
-    this.maker = maker;
+  RankRunner(Body<X> body, Runnable abort, Duration timeout) {
+    this.body = body;
+    this.abort = abort;
     this.timeout = timeout;
   }
 
@@ -72,23 +68,12 @@ final class RankRunner<X extends Exception> {
 
   private void runRank(int rank) {
     try {
-      Rank<X> created = maker.apply(rank);
-      if (added(created)) {
-        created.run();
-      } else {
-        created.abort();
-      }
+      body.run(rank);
     } catch (Throwable failure) {
       fail(failure);
     } finally {
       ended(rank, rank + 1);
     }
-  }
-
-  /** Registers a rank; returns false if another one has already failed. */
-  private synchronized boolean added(Rank<X> rank) {
-    started.add(rank);
-    return first == null;
   }
 
   private synchronized void ended(int from, int to) {
@@ -97,17 +82,15 @@ final class RankRunner<X extends Exception> {
   }
 
   private void fail(Throwable failure) {
-    List<Rank<X>> others;
     synchronized (this) {
       if (first != null) {
         CloseAll.suppress(first, failure);
         return;
       }
       first = failure;
-      others = List.copyOf(started);
       notifyAll();
     }
-    others.forEach(rank -> CloseAll.after(failure, rank::abort));
+    CloseAll.after(failure, abort);
     // Ends waits that an abort does not end: in a rendezvous, a child communicator or the program.
     threads.stream().filter(thread -> thread != Thread.currentThread()).forEach(Thread::interrupt);
   }

@@ -177,6 +177,10 @@ public final class LaunchEnvironment {
    * @throws X the first failure of a rank
    * @throws IllegalArgumentException as {@link #rendezvous} does
    * @throws RendezvousException as {@link #rendezvous} and {@link Rendezvous#newCommunicator} do
+   * @throws io.nccl4j.NcclException if a communicator cannot be made, or not all ranks arrive
+   *     within {@link RankInfo#DEFAULT_TIMEOUT}
+   * @throws IllegalStateException if the backend is closed, or this thread has a group open or is
+   *     capturing a graph
    */
   public <X extends Exception> void runRanks(Backend backend, Backend.RankBody<X> body) throws X {
     Objects.requireNonNull(backend, "backend");

@@ -34,7 +34,8 @@ public final class Loggers {
     FutureTask<Logger> first = new FutureTask<>(LogManager::getRootLogger);
     Thread.ofPlatform().daemon().name("nccl4j-logging").start(first);
     try {
-      initialized = Interrupts.getUninterruptibly(first::get) != null;
+      Interrupts.awaitUninterruptibly(first::get);
+      initialized = true;
     } catch (ExecutionException e) {
       throw new IllegalStateException("log4j cannot be initialized", e.getCause());
     }
