@@ -829,7 +829,7 @@ static void faults(void) {
   OK(ncclGetVersion(&version));
   SAME(NCCL_VERSION_CODE, version);
 
-  OK(nccl4j_standin_trap(3, 1));
+  OK(nccl4j_standin_pitfall(3, 1));
   OK(nccl4j_standin_fail("ncclCommInitRankConfig", ncclUnhandledCudaError, 1));
   OK(ncclGetUniqueId(&id));
   SAME(ncclUnhandledCudaError, ncclCommInitRankConfig(&comm, 1, id, 0, NULL));
@@ -885,11 +885,11 @@ static void refusals(void) {
   OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, comms[0], stream));
   OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, comms[1], stream));
   SAME(ncclInvalidArgument, ncclGroupEnd());
-  OK(nccl4j_standin_trap(4, 1));
+  OK(nccl4j_standin_pitfall(4, 1));
   OK(ncclCommSplit(comms[1], 0, 0, &child, NULL));
   OK(settled(comms[1]));
   OK(ncclCommDestroy(child));
-  OK(nccl4j_standin_trap(14, 1));
+  OK(nccl4j_standin_pitfall(14, 1));
   int device = -1;
   SAME(ncclInProgress, ncclAllReduce(value, value, 1, ncclInt32, ncclSum, comms[1], stream));
   OK(settled(comms[1]));
@@ -915,7 +915,7 @@ static void refusals(void) {
   OK(cudaStreamDestroy(stream));
 
   OK(ncclCommInitAll(comms, 2, NULL)); /* destroying is collective */
-  OK(nccl4j_standin_trap(8, 1));
+  OK(nccl4j_standin_pitfall(8, 1));
   OK(ncclGroupStart());
   OK(ncclCommDestroy(comms[0]));
   OK(ncclCommDestroy(comms[1]));
@@ -1081,7 +1081,7 @@ static void *scalable_main(void *argument) {
   return NULL;
 }
 
-/* Traps 4 and 5: a pending call returns success, its pointer is written later, and queries fail meanwhile. */
+/* Pitfalls 4 and 5: a pending call returns success, its pointer is written later, and queries fail meanwhile. */
 static void *pending_main(void *argument) {
   struct rank *r = argument;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -1125,7 +1125,7 @@ static void *second_caller(void *argument) {
   return NULL;
 }
 
-/* Trap 13. */
+/* Pitfall 13. */
 static void two_threads_in_one_communicator(void) {
   struct rank r = {.ranks = 1};
   pthread_t thread;
@@ -1136,7 +1136,7 @@ static void two_threads_in_one_communicator(void) {
   OK(ncclGetUniqueId(&r.id));
   OK(ncclCommInitRank(&r.comm, 1, r.id, 0));
   OK(cudaMalloc((void **)&value, 4));
-  OK(nccl4j_standin_trap(13, 1));
+  OK(nccl4j_standin_pitfall(13, 1));
   pthread_create(&thread, NULL, second_caller, &r);
   OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r.comm, r.stream));
   pthread_join(thread, NULL);
@@ -1159,7 +1159,7 @@ static void *query_state(void *argument) {
   return NULL;
 }
 
-/* Trap 13. */
+/* Pitfall 13. */
 static void state_query_during_group_end(void) {
   struct rank r = {.ranks = 1};
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -1176,7 +1176,7 @@ static void state_query_during_group_end(void) {
   nccl4j_standin_reset();
   OK(ncclGroupStart());
   OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r.comm, r.stream));
-  OK(nccl4j_standin_trap(13, 1));
+  OK(nccl4j_standin_pitfall(13, 1));
   pthread_create(&thread, NULL, query_state, &r);
   ncclResult_t ended = ncclGroupEnd();
   CHECK(ended == ncclSuccess || ended == ncclInProgress);
@@ -1255,7 +1255,7 @@ static void late_window(void) {
   OK(settled(comm));
   OK(ncclMemAlloc(&memory, 4096));
   nccl4j_standin_hold(100);
-  OK(nccl4j_standin_trap(4, 1));
+  OK(nccl4j_standin_pitfall(4, 1));
   OK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC));
   CHECK(window == NULL);
   OK(settled(comm));
@@ -1530,7 +1530,7 @@ int main(void) {
   OK(ncclGetUniqueId(&several_ids[0]));
   OK(ncclGetUniqueId(&several_ids[1]));
   say("several ids"), on_threads(3, scalable_main, NULL, NULL), nothing_left(legacy);
-  OK(nccl4j_standin_trap(4, 1));
+  OK(nccl4j_standin_pitfall(4, 1));
   nccl4j_standin_hold(50);
   say("pending calls"), on_threads(2, pending_main, NULL, NULL), nothing_left(legacy);
   nccl4j_standin_reset();

@@ -103,7 +103,7 @@ struct ncclComm {
   int rank, device;
   unsigned ordinal;
   bool check_pointers;
-  atomic_bool inside; /* trap 13 */
+  atomic_bool inside; /* pitfall 13 */
   ncclConfig_t config;
   char *net_name, *name_then; /* commName is not copied, as in the real library; this is a copy of its text */
 
@@ -212,7 +212,7 @@ ncclResult_t group_submit(struct job *job);
 ncclResult_t group_refuse(ncclResult_t result);
 void group_start(void);
 ncclResult_t group_end(void);
-/* Trap 3: the effect of a failed initialisation on its thread. */
+/* Pitfall 3: the effect of a failed initialisation on its thread. */
 void group_leak_depth(void);
 
 struct job *job_new(enum job_kind kind, ncclComm_t comm);
@@ -258,16 +258,16 @@ void check_no_thread_inside(ncclComm_t comm, const char *function);
 void slots_free(struct slot *slots);
 
 /* ---- switches (see faults.c) ---- */
-bool trap_on(int number);
+bool pitfall_on(int number);
 bool connects_in_calls(void);
 /* Uses as much stack as an initialisation is set to need; a system error if the thread has less. */
 ncclResult_t init_stack_use(void);
 bool windows_supported(void);
-void device_changes(void); /* trap 14 */
-/* Trap 13: marks a thread as inside a communicator; false if another thread is. */
+void device_changes(void); /* pitfall 14 */
+/* Pitfall 13: marks a thread as inside a communicator; false if another thread is. */
 bool exclusive_begin(ncclComm_t comm);
 void exclusive_end(ncclComm_t comm);
-/* Trap 13: breaks a non-blocking communicator whose state is queried during a call. */
+/* Pitfall 13: breaks a non-blocking communicator whose state is queried during a call. */
 void check_state_query(ncclComm_t comm);
 void config_note(const ncclConfig_t *config);
 int hold_milliseconds(void);

@@ -352,9 +352,9 @@ static ncclResult_t init(ncclComm_t *out, int ranks, const ncclUniqueId *ids, in
   return result;
 }
 
-/* Trap 3: if the first CUDA call fails, the group that the function opened internally stays open. */
+/* Pitfall 3: if the first CUDA call fails, the group that the function opened internally stays open. */
 static ncclResult_t leaving_group_open(ncclResult_t result) {
-  if (result == ncclUnhandledCudaError && trap_on(3)) group_leak_depth();
+  if (result == ncclUnhandledCudaError && pitfall_on(3)) group_leak_depth();
   return result;
 }
 
@@ -533,7 +533,7 @@ static void destroy_finish(ncclComm_t comm) {
   struct clique *c = comm->clique;
   wait_for_executions(comm);
   pthread_mutex_lock(&c->lock);
-  while (trap_on(8) && !comm->aborted && c->leaving < c->ranks) pthread_cond_wait(&comm->changed, &c->lock);
+  while (pitfall_on(8) && !comm->aborted && c->leaving < c->ranks) pthread_cond_wait(&comm->changed, &c->lock);
   wait_for_graphs(comm);
   leave(comm);
   pthread_mutex_unlock(&c->lock);
@@ -566,10 +566,10 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   return group_refuse(result);
 }
 
-/* Trap 3: the real library leaves its group open if it refuses to destroy. */
+/* Pitfall 3: the real library leaves its group open if it refuses to destroy. */
 static ncclResult_t destroy_refuse(ncclResult_t result) {
   group_refuse(result);
-  if (trap_on(3)) group_leak_depth();
+  if (pitfall_on(3)) group_leak_depth();
   return result;
 }
 

@@ -212,7 +212,7 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t *ne
     return group_refuse(result);
   }
   result = group_submit(job);
-  return result == ncclInProgress && trap_on(4) ? ncclSuccess : result;
+  return result == ncclInProgress && pitfall_on(4) ? ncclSuccess : result;
 }
 
 /* ---- shrink ---- */
@@ -269,5 +269,5 @@ ncclResult_t ncclCommShrink(ncclComm_t handle, int *excludeRanksList, int exclud
   if (result == ncclSuccess) result = comm_get_ready(handle, "CommShrink", &comm);
   if (result != ncclSuccess) return group_refuse(result);
   result = shrink(comm, excludeRanksList, excludeRanksCount, newcomm, config);
-  return result == ncclInProgress && trap_on(4) ? ncclSuccess : result;
+  return result == ncclInProgress && pitfall_on(4) ? ncclSuccess : result;
 }

@@ -1,4 +1,4 @@
-/* The switches of the stand-in's NCCL: no-op mode, traps, operations that hang, ranks that fail or never arrive. */
+/* The switches of the stand-in's NCCL: no-op mode, pitfalls, operations that hang, ranks that fail or never arrive. */
 #include "clique.h"
 
 #include <alloca.h>
@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TRAPS 32
+#define PITFALLS 32
 
 atomic_bool noop;
-static atomic_bool traps[TRAPS], windows = true, connects;
+static atomic_bool pitfalls[PITFALLS], windows = true, connects;
 static atomic_int hold, absent = -1, failing = -1, failing_result, init_stack;
 static _Atomic int64_t kernel_time;
 
@@ -24,12 +24,12 @@ static void switches_reset(void) {
   atomic_store(&windows, true);
   atomic_store(&connects, from_environment("NCCL4J_STANDIN_CONNECT", 1) != 0);
   atomic_store(&init_stack, from_environment("NCCL4J_STANDIN_INIT_STACK", 0));
-  for (int i = 0; i < TRAPS; i++) atomic_store(&traps[i], false);
-  const char *given = getenv("NCCL4J_STANDIN_TRAPS"); /* "3,8" */
+  for (int i = 0; i < PITFALLS; i++) atomic_store(&pitfalls[i], false);
+  const char *given = getenv("NCCL4J_STANDIN_PITFALLS"); /* "3,8" */
   for (char *end; given && *given; given = *end ? end + 1 : end) {
     long number = strtol(given, &end, 10);
     if (end == given) break;
-    nccl4j_standin_trap((int)number, 1);
+    nccl4j_standin_pitfall((int)number, 1);
   }
   atomic_store(&hold, from_environment("NCCL4J_STANDIN_HOLD_MS", 0));
   atomic_store(&kernel_time, from_environment("NCCL4J_STANDIN_KERNEL_NS", 0));
@@ -48,9 +48,9 @@ __attribute__((constructor)) static void switches_first(void) {
 
 void nccl4j_standin_set_noop(int on) { atomic_store(&noop, on != 0); }
 
-int nccl4j_standin_trap(int number, int on) {
+int nccl4j_standin_pitfall(int number, int on) {
   if (number != 3 && number != 4 && number != 8 && number != 13 && number != 14) return -1;
-  atomic_store(&traps[number], on != 0);
+  atomic_store(&pitfalls[number], on != 0);
   return 0;
 }
 
@@ -92,14 +92,14 @@ ncclResult_t init_stack_use(void) {
 }
 
 void device_changes(void) {
-  if (trap_on(14)) nccl4j_standin_move_to_next_device();
+  if (pitfall_on(14)) nccl4j_standin_move_to_next_device();
 }
 
 /* Long enough for a second thread to call meanwhile, short enough for a test. */
 #define INSIDE_MICROSECONDS 50000
 
 bool exclusive_begin(ncclComm_t comm) {
-  if (!trap_on(13)) return true;
+  if (!pitfall_on(13)) return true;
   if (!atomic_exchange(&comm->inside, true)) {
     usleep(INSIDE_MICROSECONDS);
     return true;
@@ -112,7 +112,7 @@ bool exclusive_begin(ncclComm_t comm) {
 }
 
 void check_state_query(ncclComm_t comm) {
-  if (!trap_on(13) || !atomic_load(&comm->inside)) return;
+  if (!pitfall_on(13) || !atomic_load(&comm->inside)) return;
   pthread_mutex_lock(&comm->clique->lock);
   if (!comm->config.blocking && comm->failure == ncclSuccess) comm->failure = ncclInternalError;
   pthread_mutex_unlock(&comm->clique->lock);
@@ -151,7 +151,7 @@ int nccl4j_standin_comm_name_intact(ncclComm_t handle) {
   return intact;
 }
 
-bool trap_on(int number) { return atomic_load(&traps[number]); }
+bool pitfall_on(int number) { return atomic_load(&pitfalls[number]); }
 int hold_milliseconds(void) { return atomic_load(&hold); }
 int64_t kernel_nanoseconds(void) { return atomic_load(&kernel_time); }
 int absent_rank(void) { return atomic_load(&absent); }

@@ -203,9 +203,9 @@ ncclResult_t ncclGroupStart(void) {
   return ncclSuccess;
 }
 
-/* Trap 13: the end of a group counts as a call of each of its non-blocking communicators. */
+/* Pitfall 13: the end of a group counts as a call of each of its non-blocking communicators. */
 static void exclusive_each(void) {
-  if (!trap_on(13) || group.depth > 1) return;
+  if (!pitfall_on(13) || group.depth > 1) return;
   for (struct job *job = group.batch.first; job; job = job->next)
     if (job->comm->config.blocking == 0 && exclusive_begin(job->comm)) exclusive_end(job->comm);
 }

@@ -150,5 +150,5 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqu
     result = comm ? grow_existing(comm, nRanks, uniqueId, rank, newcomm, config)
                   : grow_new(nRanks, uniqueId, rank, newcomm, config);
   if (result != ncclSuccess && result != ncclInProgress) return group_refuse(result);
-  return result == ncclInProgress && trap_on(4) ? ncclSuccess : result;
+  return result == ncclInProgress && pitfall_on(4) ? ncclSuccess : result;
 }

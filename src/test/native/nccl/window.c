@@ -168,7 +168,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t handle, void *buff, size_t size, 
   *job->window = (struct ncclWindow_vidmem){.base = buff, .bytes = size, .flags = winFlags};
   job->window_out = win;
   result = group_submit(job);
-  return result == ncclInProgress && trap_on(4) ? ncclSuccess : result;
+  return result == ncclInProgress && pitfall_on(4) ? ncclSuccess : result;
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t handle, ncclWindow_t win) {

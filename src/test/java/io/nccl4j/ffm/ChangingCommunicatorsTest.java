@@ -307,7 +307,7 @@ class ChangingCommunicatorsTest {
   @Test
   void stageOfCallInProgressTimesOut() throws Exception {
     Communicator comm = singleRank(SHORT_TIMEOUT);
-    StandIn.trap(4);
+    StandIn.pitfall(4);
     StandIn.hold(-1);
     assertTimesOut(NcclCommunicator.of(comm).splitAsync(0, 0, SHORT_TIMEOUT));
     Communicator other = singleRank(NON_BLOCKING, 0);

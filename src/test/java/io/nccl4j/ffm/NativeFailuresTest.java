@@ -230,7 +230,7 @@ class NativeFailuresTest {
 
   @Test
   void failedInitLeavesNoGroupOpen() {
-    StandIn.trap(3);
+    StandIn.pitfall(3);
     StandIn.fail("ncclCommInitRankConfig", 1, 1);
     NcclException thrown =
         assertThrows(
@@ -301,7 +301,7 @@ class NativeFailuresTest {
   @Test
   void splitThatReturnsEarlyIsAwaited() {
     CommunicatorConfig nonBlocking = CONFIG.withBlocking(false);
-    StandIn.trap(4);
+    StandIn.pitfall(4);
     try (Communicator parent = backend.newCommunicator(backend.newUniqueId(), 1, 0, nonBlocking)) {
       StandIn.hold(100);
       try (Communicator child = parent.split(3, 0)) {

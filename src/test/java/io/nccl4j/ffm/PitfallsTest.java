@@ -44,8 +44,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 /**
- * Tests that nccl4j avoids the traps of NCCL's C API. The stand-in emulates each of them, and its
- * own test shows that a caller in C is affected.
+ * Tests that nccl4j avoids the pitfalls of NCCL's C API. The stand-in emulates each of them, and
+ * its own test shows that a caller in C is affected.
  */
 @OnStandIn
 class PitfallsTest {
@@ -68,7 +68,7 @@ class PitfallsTest {
 
   @Test
   void trap3FailedInitLeavesNoGroupOpenInCallingThread() {
-    StandIn.trap(3);
+    StandIn.pitfall(3);
     for (String function : List.of("ncclCommInitRankConfig", "ncclCommInitRankScalable")) {
       StandIn.fail(function, 1, 1);
       List<UniqueId> ids = List.of(backend.newUniqueId());
@@ -88,7 +88,7 @@ class PitfallsTest {
 
   @Test
   void trap3RefusedDestroyLeavesNoGroupOpenInCallingThread() {
-    StandIn.trap(3);
+    StandIn.pitfall(3);
     Communicator comm = singleRank(CONFIG);
     StandIn.fail("ncclCommDestroy", 4, 1);
     assertThrows(NcclException.class, comm::close);
@@ -114,7 +114,7 @@ class PitfallsTest {
 
   @Test
   void trap4ChildPendingAfterSuccessIsAwaited() {
-    StandIn.trap(4);
+    StandIn.pitfall(4);
     List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, NON_BLOCKING);
     Communicator parent = ranks.getFirst();
     StandIn.hold(150);
@@ -141,7 +141,7 @@ class PitfallsTest {
 
   @Test
   void trap4PointerWrittenAfterTimeoutHasValidMemory() throws Exception {
-    StandIn.trap(4);
+    StandIn.pitfall(4);
     CommunicatorConfig shortTimeout = NON_BLOCKING.withTimeout(Duration.ofMillis(200));
     Communicator parent = singleRank(shortTimeout);
     StandIn.hold(1_000);
@@ -238,7 +238,7 @@ class PitfallsTest {
 
   @Test
   void trap8CloseOfOneRankAloneTimesOut() {
-    StandIn.trap(8);
+    StandIn.pitfall(8);
     CommunicatorConfig shortTimeout = CONFIG.withTimeout(Duration.ofMillis(300));
     List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, shortTimeout);
     NcclTimeoutException thrown =
@@ -250,7 +250,7 @@ class PitfallsTest {
 
   @Test
   void trap8RanksOfOneThreadCloseAsynchronously() throws Exception {
-    StandIn.trap(8);
+    StandIn.pitfall(8);
     List<CompletionStage<Void>> ends =
         backend.newCommunicators(new int[] {0, 1, 2}, CONFIG).stream()
             .map(comm -> NcclCommunicator.of(comm).closeAsync())
@@ -323,7 +323,7 @@ class PitfallsTest {
 
   @Test
   void trap13SecondThreadIsRefusedWithoutHarm() throws Exception {
-    StandIn.trap(13);
+    StandIn.pitfall(13);
     try (Communicator comm = singleRank(CONFIG);
         Stream stream = comm.newStream();
         Buffer value = comm.newBuffer(DataType.INT32, 1)) {
@@ -352,7 +352,7 @@ class PitfallsTest {
   /** NCCL calls this unsafe, but ranks that share a GPU always do it; see docs/threads.md. */
   @Test
   void trap13TwoThreadsMayUseTwoCommunicatorsOfOneDevice() throws Exception {
-    StandIn.trap(13);
+    StandIn.pitfall(13);
     try (Communicator first = singleRank(CONFIG);
         Communicator second = singleRank(CONFIG)) {
       assertEquals(first.device(), second.device());
@@ -361,7 +361,7 @@ class PitfallsTest {
       while (StandIn.calls("ncclAllReduce") == 0 && thread.isAlive()) {
         LockSupport.parkNanos(1_000_000);
       }
-      // The trap prolongs the first call, which is still inside NCCL.
+      // The pitfall prolongs the first call, which is still inside NCCL.
       assertEquals(4, sum(second, 4));
       assertEquals(3, other.get(20, TimeUnit.SECONDS));
       assertEquals(2, StandIn.calls("ncclAllReduce"));
@@ -394,7 +394,7 @@ class PitfallsTest {
 
   @Test
   void trap14ObjectsAreMadeOnTheirOwnDevice() {
-    StandIn.trap(14);
+    StandIn.pitfall(14);
     List<Communicator> ranks = backend.newCommunicators(new int[] {2, 5}, CONFIG);
     try {
       for (int i = 0; i < 3; i++) {

@@ -85,13 +85,13 @@ final class StandIn {
     call("nccl4j_standin_set_memory", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG), bytes);
   }
 
-  /** Enables the emulation of one of NCCL's traps. */
-  static void trap(int number) {
+  /** Enables the emulation of one of NCCL's pitfalls. */
+  static void pitfall(int number) {
     check(
-        "trap " + number,
+        "pitfall " + number,
         (int)
             call(
-                "nccl4j_standin_trap",
+                "nccl4j_standin_pitfall",
                 FunctionDescriptor.of(
                     ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT),
                 number,

@@ -16,7 +16,8 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 /**
  * Runs the stand-in's own tests, which are in C: they show that a caller in C is affected by the
- * traps that nccl4j avoids. Each runs in its own process, without the NCCL variables of this one.
+ * pitfalls that nccl4j avoids. Each runs in its own process, without the NCCL variables of this
+ * one.
  */
 @OnStandIn
 class StandInSelfTest {

@@ -154,7 +154,7 @@ class UnfinishedCallsTest {
   void memoryOfTimedOutWindowIsRetainedUntilAbort() {
     try (Pair pair = new Pair(SHORT_TIMEOUT)) {
       List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
-      StandIn.trap(4);
+      StandIn.pitfall(4);
       StandIn.hold(-1);
       CompletionStage<Window> stage = pair.nccl(0).registerWindowAsync(buffers.get(0));
       assertThrows(NcclTimeoutException.class, () -> Pair.await(stage));
@@ -206,7 +206,7 @@ class UnfinishedCallsTest {
 
   @Test
   void stateIsNotQueriedDuringCalls() {
-    StandIn.trap(13);
+    StandIn.pitfall(13);
     try (Pair pair = new Pair(NON_BLOCKING)) {
       try (Poller poller = new Poller(pair.rank(0))) {
         together(() -> pair.nccl(0).suspend(), () -> pair.nccl(1).suspend());
@@ -224,7 +224,7 @@ class UnfinishedCallsTest {
   void stateIsNotQueriedDuringGroupEnd() {
     try (Pair pair = new Pair(NON_BLOCKING)) {
       List<Buffer> values = pair.registrable(DataType.INT32, 1);
-      StandIn.trap(13);
+      StandIn.pitfall(13);
       try (Poller first = new Poller(pair.rank(0));
           Poller second = new Poller(pair.rank(1))) {
         Group.run(
@@ -252,7 +252,7 @@ class UnfinishedCallsTest {
           assertThrows(IllegalArgumentException.class, () -> estimate(pair));
       assertTrue(refused.getMessage().contains("of non-blocking"), refused::toString);
       assertEquals(0, StandIn.calls("ncclGroupSimulateEnd"));
-      StandIn.trap(13);
+      StandIn.pitfall(13);
       try (Poller poller = new Poller(pair.rank(0))) {
         pair.nccl(0).memoryStatistics();
         poller.check();
@@ -297,8 +297,8 @@ class UnfinishedCallsTest {
   @Test
   void growIdOfInterruptedCallIsReturnedByTheNext() {
     try (Pair pair = new Pair(CONFIG)) {
-      // The trap makes calls slow enough to be interrupted.
-      StandIn.trap(13);
+      // The pitfall makes calls slow enough to be interrupted.
+      StandIn.pitfall(13);
       Thread.currentThread().interrupt();
       assertThrows(CancellationException.class, pair.rank(0)::newGrowId);
       assertTrue(Thread.interrupted());
@@ -358,7 +358,7 @@ class UnfinishedCallsTest {
   @Test
   void lateChildIsFreedWithItsRevokedParent() {
     try (Pair pair = new Pair(SHORT_TIMEOUT)) {
-      StandIn.trap(4);
+      StandIn.pitfall(4);
       StandIn.hold(1_000);
       Communicator comm = pair.rank(0);
       together(

@@ -32,7 +32,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
-/** Tests that nccl4j avoids NCCL's traps in errors, groups, memory, estimates and parameters. */
+/** Tests that nccl4j avoids NCCL's pitfalls in errors, groups, memory, estimates and parameters. */
 @OnStandIn
 class WindowPitfallsTest {
   private static final CommunicatorConfig CONFIG =
@@ -113,7 +113,7 @@ class WindowPitfallsTest {
   void trap4LateWindowIsAwaited() {
     try (Pair late = new Pair(CONFIG.withBlocking(false))) {
       List<Buffer> buffers = late.registrable(DataType.INT32, PAGE_INTS);
-      StandIn.trap(4);
+      StandIn.pitfall(4);
       StandIn.hold(300);
       List<CompletionStage<Window>> stages = new ArrayList<>();
       long start = System.nanoTime();

@@ -299,7 +299,7 @@ final class ControlFuzz implements FuzzTarget {
 
   /** A message may announce 16 MiB, which is more than any needs. */
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (20L << 20) + 64L * inputBytes;
   }
 

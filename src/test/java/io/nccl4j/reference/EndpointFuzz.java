@@ -116,7 +116,7 @@ final class EndpointFuzz implements FuzzTarget {
 
   /** More than the 4 KiB that a connection may make the process allocate: all threads count. */
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (1 << 18) + 16L * inputBytes;
   }
 

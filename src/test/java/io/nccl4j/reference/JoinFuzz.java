@@ -111,7 +111,7 @@ final class JoinFuzz implements FuzzTarget {
     } finally {
       answered.get();
       // Otherwise the next rank would join the same bootstrap, without another connection.
-      GuestFuzz.awaitLoss(endpoints.get(1));
+      CoordinatorFuzz.awaitLoss(endpoints.get(1));
     }
   }
 
@@ -167,7 +167,7 @@ final class JoinFuzz implements FuzzTarget {
   }
 
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (20L << 20) + 64L * inputBytes;
   }
 

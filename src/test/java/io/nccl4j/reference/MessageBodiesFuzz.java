@@ -121,7 +121,7 @@ final class MessageBodiesFuzz implements FuzzTarget {
   }
 
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (1 << 20) + 64L * inputBytes;
   }
 }

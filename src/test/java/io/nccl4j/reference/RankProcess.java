@@ -359,7 +359,7 @@ public final class RankProcess {
           link.channel().write(invalid.duplicate());
         }
       }
-      for (SharedMemoryLink link : communicator.links().hostMemory().made()) {
+      for (SharedMemoryLink link : communicator.links().sharedMemory().made()) {
         link.memory().asSlice(256).fill((byte) 0x73);
       }
       // The next data that it sends would be valid again.

@@ -22,11 +22,11 @@ class ReferenceFuzzTest {
     targets.put("message-bodies", MessageBodiesFuzz::new);
     targets.put("control", ControlFuzz::new);
     targets.put("endpoint", EndpointFuzz::new);
-    targets.put("guest", GuestFuzz::new);
+    targets.put("coordinator", CoordinatorFuzz::new);
     targets.put("join", JoinFuzz::new);
     targets.put("tcp-frames", TcpFramesFuzz::new);
     targets.put("shared-memory-link", SharedMemoryLinkFuzz::new);
-    targets.put("shared-board", SharedMemorySyncFuzz::new);
+    targets.put("shared-memory-sync", SharedMemorySyncFuzz::new);
     return targets.entrySet().stream()
         .filter(target -> Fuzzer.selected(target.getKey()))
         .map(

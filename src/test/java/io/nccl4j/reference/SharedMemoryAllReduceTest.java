@@ -188,7 +188,7 @@ class SharedMemoryAllReduceTest {
                             ((ReferenceCommunicator) Contract.get().driver(comm))
                                 .hostedRank()
                                 .communicator();
-                        communicator.links().hostMemory().sync().put(1, 1000);
+                        communicator.links().sharedMemory().sync().put(1, 1000);
                         stream.synchronize();
                         Thread.sleep(1000);
                       } else {

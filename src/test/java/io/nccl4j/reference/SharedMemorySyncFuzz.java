@@ -62,7 +62,7 @@ final class SharedMemorySyncFuzz implements FuzzTarget {
   }
 
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (1 << 20) + 4L * inputBytes;
   }
 

@@ -90,7 +90,7 @@ final class TcpFramesFuzz implements FuzzTarget {
   }
 
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (1 << 17) + 4L * inputBytes;
   }
 

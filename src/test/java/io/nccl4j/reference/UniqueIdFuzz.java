@@ -35,7 +35,7 @@ final class UniqueIdFuzz implements FuzzTarget {
   }
 
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (1 << 16) + 16L * inputBytes;
   }
 }

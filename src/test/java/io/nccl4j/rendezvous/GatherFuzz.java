@@ -40,7 +40,7 @@ final class GatherFuzz implements FuzzTarget {
   }
 
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (1 << 16) + 64L * inputBytes;
   }
 }

@@ -137,7 +137,7 @@ final class IdClientFuzz implements FuzzTarget {
   }
 
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (1 << 20) + 16L * inputBytes;
   }
 

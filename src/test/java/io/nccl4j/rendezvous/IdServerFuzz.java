@@ -147,7 +147,7 @@ final class IdServerFuzz implements FuzzTarget {
   }
 
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (1 << 20) + 8L * inputBytes;
   }
 

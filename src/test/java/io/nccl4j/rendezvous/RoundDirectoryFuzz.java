@@ -82,7 +82,7 @@ final class RoundDirectoryFuzz implements FuzzTarget {
   }
 
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (1 << 16) + 8L * inputBytes;
   }
 

@@ -215,7 +215,7 @@ final class TorchStoreFuzz implements FuzzTarget {
   }
 
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (1 << 20) + 8L * inputBytes;
   }
 

@@ -8,8 +8,8 @@ import java.util.OptionalDouble;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Runs {@code peers/handoff.c}, the program that measures how long a cache line takes from one
- * processor to another.
+ * Runs {@code peers/cache_line_latency.c}, the program that measures how long a cache line takes
+ * from one processor to another.
  *
  * @param command the command line
  */
@@ -25,13 +25,13 @@ record CacheLineLatency(List<String> command) {
     // The output is one line, which fits into the pipe's buffer.
     if (!process.waitFor(TIMEOUT_SECONDS, TimeUnit.SECONDS)) {
       process.destroyForcibly();
-      throw new FailedException("handoff did not end within " + TIMEOUT_SECONDS + " s");
+      throw new FailedException("cache_line_latency did not end within " + TIMEOUT_SECONDS + " s");
     }
     String printed =
         new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8).strip();
     if (process.exitValue() != 0) {
       throw new FailedException(
-          "handoff ended with status %d: %s".formatted(process.exitValue(), printed));
+          "cache_line_latency ended with status %d: %s".formatted(process.exitValue(), printed));
     }
     return parse(printed);
   }
@@ -43,7 +43,8 @@ record CacheLineLatency(List<String> command) {
     }
     if (!printed.matches("\\d+(\\.\\d+)?")) {
       throw new FailedException(
-          "handoff printed '%s'; it must be nanoseconds or '%s'".formatted(printed, UNMEASURED));
+          "cache_line_latency printed '%s'; it must be nanoseconds or '%s'"
+              .formatted(printed, UNMEASURED));
     }
     return OptionalDouble.of(Double.parseDouble(printed));
   }

@@ -38,7 +38,7 @@ final class PeerPrograms {
 
   /** Returns the program that measures the latency of a cache line; empty if it was not built. */
   Optional<CacheLineLatency> cacheLineLatency() {
-    Path program = folder.resolve("handoff");
+    Path program = folder.resolve("cache_line_latency");
     return Files.isExecutable(program)
         ? Optional.of(new CacheLineLatency(List.of(program.toString())))
         : Optional.empty();

@@ -36,7 +36,7 @@ class CacheLineLatencyTest {
       FailedException thrown =
           assertThrows(FailedException.class, () -> CacheLineLatency.parse(printed), printed);
       assertEquals(
-          "handoff printed '" + printed + "'; it must be nanoseconds or 'unmeasured'",
+          "cache_line_latency printed '" + printed + "'; it must be nanoseconds or 'unmeasured'",
           thrown.getMessage());
     }
   }
@@ -45,7 +45,7 @@ class CacheLineLatencyTest {
   void failedProgramIsReported() {
     CacheLineLatency failing = new CacheLineLatency(List.of("sh", "-c", "echo no thread; exit 1"));
     FailedException thrown = assertThrows(FailedException.class, failing::measure);
-    assertEquals("handoff ended with status 1: no thread", thrown.getMessage());
+    assertEquals("cache_line_latency ended with status 1: no thread", thrown.getMessage());
   }
 
   @Test
@@ -65,9 +65,10 @@ class CacheLineLatencyTest {
 
   private CacheLineLatency built() throws Exception {
     assumeTrue(found("gcc"), "there is no gcc");
-    Path program = folder.resolve("handoff");
+    Path program = folder.resolve("cache_line_latency");
     Process compiler =
-        new ProcessBuilder("gcc", "-O3", "-pthread", "peers/handoff.c", "-o", program.toString())
+        new ProcessBuilder(
+                "gcc", "-O3", "-pthread", "peers/cache_line_latency.c", "-o", program.toString())
             .inheritIO()
             .start();
     assertEquals(0, compiler.waitFor());

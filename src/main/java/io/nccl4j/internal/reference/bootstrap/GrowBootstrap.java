@@ -47,12 +47,12 @@ public final class GrowBootstrap implements BootstrapTarget {
                 + bootstraps.parentSize()
                 + " of the communicator");
       }
-      if (newSize > RankMap.MOST_RANKS) {
+      if (newSize > RankMap.MAX_RANKS) {
         throw refused(
             "a rank expects "
                 + newSize
                 + " ranks; the reference backend takes at most "
-                + RankMap.MOST_RANKS);
+                + RankMap.MAX_RANKS);
       }
       size = newSize;
       BitSet expected = new BitSet();

@@ -60,7 +60,7 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
     int size = in.readInt();
     String options = in.readUTF();
     Bootstrap.MembershipRequest request = Bootstrap.MembershipRequest.read(in);
-    if (size > RankMap.MOST_RANKS || request.rank() < 0 || request.rank() >= size) {
+    if (size > RankMap.MAX_RANKS || request.rank() < 0 || request.rank() >= size) {
       throw new ProtocolException("its request is for rank " + request.rank() + " of " + size);
     }
     boolean joinedBefore = ranks.get(request.rank());

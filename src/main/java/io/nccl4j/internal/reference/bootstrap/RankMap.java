@@ -25,7 +25,7 @@ import java.util.function.Supplier;
  */
 public final class RankMap {
   /** The most ranks of a communicator; each is driven by its own thread. */
-  public static final int MOST_RANKS = 1 << 15;
+  public static final int MAX_RANKS = 1 << 15;
 
   private final long communicator;
   private final Secret secret;
@@ -43,11 +43,11 @@ public final class RankMap {
     this.processOf = processOf;
   }
 
-  /** Throws if a number of ranks or devices exceeds {@link #MOST_RANKS}. */
+  /** Throws if a number of ranks or devices exceeds {@link #MAX_RANKS}. */
   public static void checkMost(int value, String argument) {
-    if (value > MOST_RANKS) {
+    if (value > MAX_RANKS) {
       throw new IllegalArgumentException(
-          argument + " is " + value + "; the reference backend takes at most " + MOST_RANKS);
+          argument + " is " + value + "; the reference backend takes at most " + MAX_RANKS);
     }
   }
 

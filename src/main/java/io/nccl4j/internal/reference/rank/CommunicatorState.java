@@ -456,7 +456,7 @@ public final class CommunicatorState
       }
       registered = false;
     }
-    links.hostMemory().settle();
+    links.sharedMemory().settle();
     endpoint.unregister(this);
     for (RemoteProcess process : remoteProcesses) {
       if (process != null) {

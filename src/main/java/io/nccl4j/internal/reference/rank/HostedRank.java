@@ -132,7 +132,7 @@ public final class HostedRank implements RankContext {
 
   @Override
   public SharedMemorySync sharedMemorySync() {
-    return communicator.links().hostMemory().sync();
+    return communicator.links().sharedMemory().sync();
   }
 
   @Override

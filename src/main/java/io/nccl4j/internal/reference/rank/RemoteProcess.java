@@ -270,7 +270,7 @@ public final class RemoteProcess implements Connection.Receiver {
       throw new ProtocolException(
           "it has created a sync object, which only the process of rank 0 may do");
     }
-    communicator.links().hostMemory().receiveSync(in.readUTF());
+    communicator.links().sharedMemory().receiveSync(in.readUTF());
   }
 
   private void answer() {
@@ -451,7 +451,7 @@ public final class RemoteProcess implements Connection.Receiver {
             ? address() + " violated the protocol: " + why
             : address() + " ended" + (why == null ? "" : ": " + why);
     ranks.stream().forEach(rank -> communicator.rankState(rank).markLost(how));
-    communicator.links().hostMemory().lost(ranks);
+    communicator.links().sharedMemory().lost(ranks);
     ProcessEndpoint.log()
         .warn("{} of a communicator of {}: {}", RankSets.describe(ranks), communicator.size(), how);
     communicator.onPresenceChanged();

@@ -23,7 +23,7 @@ public final class LinkTable {
   }
 
   /** Returns the memory that is shared with other processes of this host. */
-  public SharedMemoryTransport hostMemory() {
+  public SharedMemoryTransport sharedMemory() {
     return sharedMemory;
   }
 

@@ -78,7 +78,7 @@ public final class SharedMemoryLinkFuzz implements FuzzTarget {
   }
 
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (1 << 17) + 4L * inputBytes;
   }
 

@@ -76,7 +76,7 @@ class JsonFuzzTest {
     }
 
     @Override
-    public long mostAllocated(int inputBytes) {
+    public long maxAllocated(int inputBytes) {
       return (1 << 20) + 256L * inputBytes;
     }
   }

@@ -67,7 +67,7 @@ class ResultFuzzTest {
     }
 
     @Override
-    public long mostAllocated(int inputBytes) {
+    public long maxAllocated(int inputBytes) {
       return (1 << 20) + 256L * inputBytes;
     }
   }

@@ -101,7 +101,7 @@ class RecordingFuzzTest {
     }
 
     @Override
-    public long mostAllocated(int inputBytes) {
+    public long maxAllocated(int inputBytes) {
       return (128L << 20) + 64L * inputBytes;
     }
   }

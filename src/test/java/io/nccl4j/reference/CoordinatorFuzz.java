@@ -29,7 +29,7 @@ import java.util.random.RandomGenerator;
  * Fuzzes the process that created an id, from a process that has the id: it completes the
  * handshake, and then seals invalid messages.
  */
-final class GuestFuzz implements FuzzTarget {
+final class CoordinatorFuzz implements FuzzTarget {
   private static final Duration PATIENCE = Duration.ofMillis(20);
   private static final long NOTICE_NANOS = Duration.ofSeconds(3).toNanos();
 
@@ -59,7 +59,7 @@ final class GuestFuzz implements FuzzTarget {
     samples.add(first.followedBy(giveUp()));
     samples.add(giveUp());
     samples.add(connected(0));
-    samples.add(join(RankMap.MOST_RANKS, "", 0, here));
+    samples.add(join(RankMap.MAX_RANKS, "", 0, here));
     // The rejections and failures quote these texts.
     String longest = "x".repeat(0xFFFF);
     samples.add(join(2, longest, 0, here).followedBy(join(2, "", 1, here)));
@@ -154,7 +154,7 @@ final class GuestFuzz implements FuzzTarget {
 
   /** A message may announce 16 MiB, which is more than any needs. */
   @Override
-  public long mostAllocated(int inputBytes) {
+  public long maxAllocated(int inputBytes) {
     return (20L << 20) + 64L * inputBytes;
   }
 

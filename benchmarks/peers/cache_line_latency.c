@@ -3,7 +3,7 @@
  * that this program may use, answer each other, each in a line that only it writes. Prints the median of the batches, in
  * nanoseconds one way, or "unmeasured" if there is one processor, on which a waiting thread would keep the other from answering.
  *
- *   handoff
+ *   cache_line_latency
  */
 #define _GNU_SOURCE
 #include "times.h"
