@@ -10,6 +10,7 @@ module io.nccl4j {
   requires jdk.jfr;
   requires jdk.management;
   requires org.apache.logging.log4j;
+  requires static transitive org.jspecify;
 
   exports io.nccl4j;
   exports io.nccl4j.cuda;

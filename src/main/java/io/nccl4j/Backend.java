@@ -12,6 +12,8 @@ import java.util.Optional;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * An implementation of the collectives: NCCL on NVIDIA GPUs, or the pure-Java reference.
@@ -34,6 +36,7 @@ import java.util.stream.IntStream;
  *
  * <p>Any thread may use a backend.
  */
+@NullMarked
 public final class Backend implements AutoCloseable {
   /**
    * The code of one rank, run by {@link #runRanks}.
@@ -57,7 +60,7 @@ public final class Backend implements AutoCloseable {
 
   private final BackendDriver driver;
   private volatile boolean closed;
-  private volatile String fallbackReason;
+  private volatile @Nullable String fallbackReason;
 
   Backend(BackendDriver driver) {
     this.driver = driver;

@@ -7,6 +7,7 @@ import io.nccl4j.spi.BufferMemory;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * A contiguous sequence of elements of one {@link DataType} outside the Java heap, which
@@ -31,6 +32,7 @@ import java.util.Objects;
  * <p>Any thread may use a buffer. Operations on its contents are ordered only by their streams. A
  * buffer must not be closed while another thread is in a call that uses it.
  */
+@NullMarked
 public final class Buffer implements AutoCloseable {
   /** The {@link #device} value of host memory that every device of its backend can use. */
   public static final int ANY_DEVICE = -1;

@@ -9,6 +9,8 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One rank of a group of ranks that exchange data through collective operations.
@@ -57,6 +59,7 @@ import java.util.function.Function;
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/colls.html">Collective
  *     communication functions</a>
  */
+@NullMarked
 public final class Communicator implements AutoCloseable {
   /** The {@code peer} value of an operation that has neither a root nor a peer. */
   public static final int NO_PEER = -1;
@@ -191,11 +194,12 @@ public final class Communicator implements AutoCloseable {
    * @param root the rank that provides the data
    * @param stream the stream that orders the operation; a stream of this rank's device
    */
-  public void broadcast(Buffer send, Buffer recv, int root, Stream stream) {
+  public void broadcast(@Nullable Buffer send, Buffer recv, int root, Stream stream) {
     core.checkConnected();
     Arguments.inRange(root, "root", 0, core.size() - 1);
     core.checkBuffer(recv, "recv");
     if (send != null || core.rank() == root) {
+      Objects.requireNonNull(send, "send");
       core.checkBuffer(send, "send");
       checkTypes(send, recv);
       checkSameCount(send, recv);
@@ -230,18 +234,33 @@ public final class Communicator implements AutoCloseable {
    * @param root the rank that receives the result
    * @param stream the stream that orders the operation; a stream of this rank's device
    */
-  public void reduce(Buffer send, Buffer recv, ReduceOp op, int root, Stream stream) {
+  public void reduce(Buffer send, @Nullable Buffer recv, ReduceOp op, int root, Stream stream) {
     core.checkConnected();
     Arguments.inRange(root, "root", 0, core.size() - 1);
     core.checkBuffer(send, "send");
     checkOperator(op, send.type());
     if (recv != null || core.rank() == root) {
+      Objects.requireNonNull(recv, "recv");
       core.checkBuffer(recv, "recv");
       checkTypes(send, recv);
       checkSameCount(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
     CallLauncher.submit(Operation.REDUCE, core, send, recv, send.count(), op, root, stream);
+  }
+
+  /**
+   * Takes part in a reduce on a rank that is not the root, as {@link #reduce(Buffer, Buffer,
+   * ReduceOp, int, Stream)} does without a destination.
+   *
+   * @param send this rank's data, {@code count} elements
+   * @param op the operator that combines the elements
+   * @param root the rank that receives the result; another rank than this one
+   * @param stream the stream that orders the operation; a stream of this rank's device
+   */
+  public void reduce(Buffer send, ReduceOp op, int root, Stream stream) {
+    checkNotRoot(root, "recv");
+    reduce(send, null, op, root, stream);
   }
 
   /**
@@ -325,11 +344,12 @@ public final class Communicator implements AutoCloseable {
    * @param root the rank that receives the data
    * @param stream the stream that orders the operation; a stream of this rank's device
    */
-  public void gather(Buffer send, Buffer recv, int root, Stream stream) {
+  public void gather(Buffer send, @Nullable Buffer recv, int root, Stream stream) {
     core.checkConnected();
     Arguments.inRange(root, "root", 0, core.size() - 1);
     core.checkBuffer(send, "send");
     if (core.rank() == root) {
+      Objects.requireNonNull(recv, "recv");
       core.checkBuffer(recv, "recv");
       checkTypes(send, recv);
       checkWhole(recv, "recv", send, "send");
@@ -347,6 +367,19 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
+   * Sends this rank's data to the root of a gather, as {@link #gather(Buffer, Buffer, int, Stream)}
+   * does on a rank that is not the root.
+   *
+   * @param send this rank's data, {@code count} elements
+   * @param root the rank that receives the data; another rank than this one
+   * @param stream the stream that orders the operation; a stream of this rank's device
+   */
+  public void gather(Buffer send, int root, Stream stream) {
+    checkNotRoot(root, "recv");
+    gather(send, null, root, stream);
+  }
+
+  /**
    * Sends each rank its own slice of the root's data. C: {@code ncclScatter}, from NCCL 2.28 on;
    * with an older library grouped sends and receives.
    *
@@ -357,11 +390,12 @@ public final class Communicator implements AutoCloseable {
    * @param root the rank that provides the data
    * @param stream the stream that orders the operation; a stream of this rank's device
    */
-  public void scatter(Buffer send, Buffer recv, int root, Stream stream) {
+  public void scatter(@Nullable Buffer send, Buffer recv, int root, Stream stream) {
     core.checkConnected();
     Arguments.inRange(root, "root", 0, core.size() - 1);
     core.checkBuffer(recv, "recv");
     if (core.rank() == root) {
+      Objects.requireNonNull(send, "send");
       core.checkBuffer(send, "send");
       checkTypes(send, recv);
       checkWhole(send, "send", recv, "recv");
@@ -376,6 +410,19 @@ public final class Communicator implements AutoCloseable {
         null,
         root,
         stream);
+  }
+
+  /**
+   * Receives this rank's slice of a scatter, as {@link #scatter(Buffer, Buffer, int, Stream)} does
+   * on a rank that is not the root.
+   *
+   * @param recv the destination of this rank's slice, {@code count} elements
+   * @param root the rank that provides the data; another rank than this one
+   * @param stream the stream that orders the operation; a stream of this rank's device
+   */
+  public void scatter(Buffer recv, int root, Stream stream) {
+    checkNotRoot(root, "send");
+    scatter(null, recv, root, stream);
   }
 
   /**
@@ -710,6 +757,14 @@ public final class Communicator implements AutoCloseable {
     }
   }
 
+  /** Checks a call without the buffer that only the root needs. */
+  private void checkNotRoot(int root, String missing) {
+    if (core.rank() == root) {
+      throw new IllegalArgumentException(
+          "root is this rank, " + root + "; the root must also pass " + missing);
+    }
+  }
+
   private void checkOperator(ReduceOp op, DataType type) {
     Objects.requireNonNull(op, "op");
     op.check(core, type);
@@ -744,7 +799,7 @@ public final class Communicator implements AutoCloseable {
   }
 
   /** Returns this communicator, connected now or when this thread's group ends. */
-  Communicator connectedNowOrWithGroup(Communicator parent) {
+  Communicator connectedNowOrWithGroup(@Nullable Communicator parent) {
     Group group = Group.current();
     if (group != null) {
       group.add(core, parent == null ? null : parent.core);

@@ -1,11 +1,13 @@
 package io.nccl4j;
 
 import java.util.Set;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * Thrown by a wait that ended because {@link Communicator#abort} was called on its communicator, by
  * this or another thread.
  */
+@NullMarked
 public class CommunicatorAbortedException extends NcclException {
   private static final long serialVersionUID = 1;
 

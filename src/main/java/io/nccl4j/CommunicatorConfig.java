@@ -4,6 +4,7 @@ import io.nccl4j.internal.util.Arguments;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.OptionalInt;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The configuration of a communicator.
@@ -18,6 +19,7 @@ import java.util.OptionalInt;
  *
  * <p>Immutable: each {@code with} method returns a changed copy.
  */
+@NullMarked
 public final class CommunicatorConfig {
   // Longer timeouts would overflow the nanosecond clock.
   private static final Duration LONGEST = Duration.ofDays(36_500);

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.RandomAccess;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The communicators that {@link Backend#newCommunicators} created together, in rank order.
@@ -25,6 +26,7 @@ import java.util.concurrent.ExecutionException;
  *
  * <p>The list is immutable. Closing it closes all communicators.
  */
+@NullMarked
 public final class CommunicatorList extends AbstractList<Communicator>
     implements AutoCloseable, RandomAccess {
   private final List<Communicator> communicators;
@@ -75,7 +77,7 @@ public final class CommunicatorList extends AbstractList<Communicator>
       switch (e.getCause()) {
         case RuntimeException failure -> throw failure;
         case Error failure -> throw failure;
-        default -> throw new AssertionError(e.getCause());
+        case null, default -> throw new AssertionError(e);
       }
     }
   }

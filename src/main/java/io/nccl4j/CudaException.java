@@ -1,6 +1,9 @@
 package io.nccl4j;
 
+import org.jspecify.annotations.NullMarked;
+
 /** Thrown when a call of the CUDA runtime fails. */
+@NullMarked
 public class CudaException extends Nccl4jException {
   private static final long serialVersionUID = 1;
 

@@ -3,6 +3,7 @@ package io.nccl4j;
 import io.nccl4j.internal.util.Arguments;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The element types of collectives. The codes are those of {@code ncclDataType_t}.
@@ -10,6 +11,7 @@ import java.lang.foreign.ValueLayout;
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#nccldatatype-t">ncclDataType_t</a>
  */
+@NullMarked
 public enum DataType {
   /** Signed 8-bit integer. */
   INT8(0, 1, false),

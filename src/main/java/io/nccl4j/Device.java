@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import org.jspecify.annotations.NullMarked;
+
 /**
  * A device of a backend: a GPU, or a simulated device of the reference backend.
  *
@@ -10,4 +12,5 @@ package io.nccl4j;
  * @param memoryBytes its memory in bytes; on the reference backend the memory of the machine or
  *     container, which all its devices share
  */
+@NullMarked
 public record Device(int index, String name, String pciBusId, long memoryBytes) {}

@@ -1,9 +1,12 @@
 package io.nccl4j;
 
+import org.jspecify.annotations.NullMarked;
+
 /**
  * The type of a backend's devices. Buffers, streams, events and communicators can be used together
  * only if they have the same device type.
  */
+@NullMarked
 public enum DeviceType {
   /** NVIDIA GPUs, through the CUDA runtime. */
   CUDA(0),

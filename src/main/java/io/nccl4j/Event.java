@@ -4,6 +4,8 @@ import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.spi.EventDriver;
 import java.time.Duration;
 import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A point in the work of a stream that other streams and the host can wait for, and that can be
@@ -22,6 +24,7 @@ import java.util.Objects;
  * closes them. Any thread may use an event. An event can be recorded again; then only the last
  * recording counts.
  */
+@NullMarked
 public final class Event implements AutoCloseable {
   /** The fence value of a stream when it recorded an event. */
   record Recording(StreamFence fence, long value) {}
@@ -29,7 +32,7 @@ public final class Event implements AutoCloseable {
   private final DeviceType deviceType;
   private final int device;
   private final EventDriver driver;
-  private volatile Recording record;
+  private volatile @Nullable Recording record;
 
   Event(DeviceType deviceType, int device, EventDriver driver) {
     this.deviceType = deviceType;
@@ -92,19 +95,19 @@ public final class Event implements AutoCloseable {
   }
 
   /** Sets the last recording; null while a stream is about to record this event. */
-  void setRecord(Recording recording) {
+  void setRecord(@Nullable Recording recording) {
     record = recording;
   }
 
   /** Returns the last recording, or null. */
-  Recording record() {
+  @Nullable Recording record() {
     return record;
   }
 
   /**
    * Reports a completed recording to its stream's fence, unless it was replaced during the query.
    */
-  private void passed(Recording queried) {
+  private void passed(@Nullable Recording queried) {
     if (queried != null && queried.equals(record)) {
       queried.fence().passed(queried.value());
     }

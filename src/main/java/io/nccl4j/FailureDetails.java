@@ -5,6 +5,8 @@ import java.util.BitSet;
 import java.util.Collections;
 import java.util.Set;
 import java.util.TreeSet;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The known details of an {@link NcclException}. Immutable. Created by backends; programs use the
@@ -18,9 +20,10 @@ import java.util.TreeSet;
  * @param missingRanks see {@link NcclException#missingRanks}
  */
 @SuppressWarnings("serial") // The sets are the JDK's own, which are serializable.
+@NullMarked
 public record FailureDetails(
     String communicator,
-    Operation operation,
+    @Nullable Operation operation,
     long sequenceNumber,
     Set<Integer> failedRanks,
     Set<Integer> missingRanks)
@@ -51,7 +54,7 @@ public record FailureDetails(
    * @param what the operation, or null
    * @param number the sequence number of the collective, or 0
    */
-  public FailureDetails in(Operation what, long number) {
+  public FailureDetails in(@Nullable Operation what, long number) {
     return new FailureDetails(communicator, what, number, failedRanks, missingRanks);
   }
 

@@ -1,10 +1,13 @@
 package io.nccl4j;
 
+import org.jspecify.annotations.NullMarked;
+
 /**
  * A feature that some backends or versions of NCCL do not have. {@link Backend#supports} reports
  * whether a backend has it. Using an unsupported feature throws an exception that names the reason,
  * before any native call.
  */
+@NullMarked
 public enum Feature {
   /**
    * Communicators created from a part of the ranks of another: {@link Communicator#split(int,

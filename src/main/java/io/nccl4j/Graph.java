@@ -9,6 +9,8 @@ import java.util.List;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Operations that are captured from a stream once and can then be launched repeatedly as a unit.
@@ -41,6 +43,7 @@ import java.util.concurrent.atomic.AtomicLong;
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html">Using
  *     NCCL with CUDA graphs</a>
  */
+@NullMarked
 public final class Graph implements AutoCloseable {
   private static final AtomicLong GRAPHS = new AtomicLong();
 
@@ -49,7 +52,7 @@ public final class Graph implements AutoCloseable {
   private final int device;
   private final List<List<CheckedCall>> launches;
   // Null if the operations are enqueued again at each launch.
-  private final GraphDriver driver;
+  private final @Nullable GraphDriver driver;
   // One object, which identifies this graph in its communicators.
   private final Runnable ending = this::end;
   private volatile boolean closed;
@@ -64,7 +67,11 @@ public final class Graph implements AutoCloseable {
    * @param launches the operations, grouped as they were launched
    * @param driver launches all operations in one call; null if they are enqueued again
    */
-  Graph(DeviceType deviceType, int device, List<List<CheckedCall>> launches, GraphDriver driver) {
+  Graph(
+      DeviceType deviceType,
+      int device,
+      List<List<CheckedCall>> launches,
+      @Nullable GraphDriver driver) {
     this.deviceType = deviceType;
     this.device = device;
     this.launches = launches;
@@ -104,7 +111,7 @@ public final class Graph implements AutoCloseable {
       for (Stream stream : streams) {
         List<List<CheckedCall>> launches = capture.launches(stream);
         begun.remove(stream);
-        GraphDriver driver = stream.finishCapture();
+        @Nullable GraphDriver driver = stream.finishCapture();
         graphs.add(new Graph(stream.deviceType(), stream.device(), launches, driver));
       }
       graphs.forEach(Graph::endWithCommunicators);
@@ -287,7 +294,7 @@ public final class Graph implements AutoCloseable {
   /**
    * Returns the driver that launches all operations in one call; null if they are enqueued again.
    */
-  GraphDriver driver() {
+  @Nullable GraphDriver driver() {
     return driver;
   }
 

@@ -9,6 +9,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.RandomAccess;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Launches several operations together, so that they progress together.
@@ -49,6 +51,7 @@ import java.util.RandomAccess;
  * @see <a href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html">Group
  *     calls</a>
  */
+@NullMarked
 public final class Group {
   private static final int MAX_SLOTS = 4096;
   private static final ThreadLocal<Group> OF_THREAD = new ThreadLocal<>();
@@ -85,13 +88,17 @@ public final class Group {
   private boolean launching;
 
   // The communicator and the stream of the first call; often the only ones.
+  @SuppressWarnings("NullAway.Init")
   private CommunicatorCore firstCommunicator;
+
+  @SuppressWarnings("NullAway.Init")
   private Stream firstStream;
+
   private final List<StreamUse> otherUses = new ArrayList<>();
 
   private final List<CommunicatorCore> unconnected = new ArrayList<>();
   // For each unconnected communicator its parent, or null.
-  private final List<CommunicatorCore> parents = new ArrayList<>();
+  private final List<@Nullable CommunicatorCore> parents = new ArrayList<>();
 
   private Group() {}
 
@@ -161,7 +168,7 @@ public final class Group {
   }
 
   /** Returns this thread's open group, or null. */
-  static Group current() {
+  static @Nullable Group current() {
     Group group = OF_THREAD.get();
     return group == null || group.depth == 0 ? null : group;
   }
@@ -170,8 +177,8 @@ public final class Group {
   void add(
       Operation operation,
       CommunicatorCore communicator,
-      Buffer send,
-      Buffer recv,
+      @Nullable Buffer send,
+      @Nullable Buffer recv,
       long elements,
       ReduceOp op,
       int peer,
@@ -213,7 +220,7 @@ public final class Group {
     }
   }
 
-  void add(CommunicatorCore communicator, CommunicatorCore parent) {
+  void add(CommunicatorCore communicator, @Nullable CommunicatorCore parent) {
     if (count > 0) {
       throw mixed();
     }
@@ -409,7 +416,8 @@ public final class Group {
    * @param only the communicator of all calls, or null if there may be several
    * @param tracked whether the streams track the operands until the calls have completed
    */
-  static void launchAndCount(List<CheckedCall> calls, CommunicatorCore only, boolean tracked) {
+  static void launchAndCount(
+      List<CheckedCall> calls, @Nullable CommunicatorCore only, boolean tracked) {
     boolean rejected = false;
     boolean traced = FlightRecorderEvents.on();
     try {
@@ -476,7 +484,7 @@ public final class Group {
   }
 
   /** Launches as {@link #launchAndCount} does, without counting. */
-  private static void launchTogether(List<CheckedCall> calls, CommunicatorCore only) {
+  private static void launchTogether(List<CheckedCall> calls, @Nullable CommunicatorCore only) {
     if (only != null) {
       only.backend().launchGroup(calls, only.driver());
       return;

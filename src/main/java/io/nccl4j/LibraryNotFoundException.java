@@ -2,12 +2,14 @@ package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
 import java.util.List;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * Thrown when a native library cannot be loaded, or only a version that is too old. The message
  * lists every name and path that was tried, the reason of each failure, and what to do. If other
  * components are missing, such as the other library or the GPU driver, the message names them too.
  */
+@NullMarked
 public class LibraryNotFoundException extends Nccl4jException {
   private static final long serialVersionUID = 1;
 

@@ -1,5 +1,9 @@
 package io.nccl4j;
 
+import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
+
 /**
  * The base class of the exceptions that report a failure of a library, a device, a peer or the
  * machine. Catch it to handle all such failures in one place:
@@ -14,6 +18,7 @@ package io.nccl4j;
  * <p>A programming error throws an {@link IllegalArgumentException}, an {@link
  * IllegalStateException} or a {@link NullPointerException} instead.
  */
+@NullMarked
 public abstract class Nccl4jException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
@@ -32,7 +37,13 @@ public abstract class Nccl4jException extends RuntimeException {
    * @param message what failed
    * @param cause why it failed; may be null
    */
-  protected Nccl4jException(String message, Throwable cause) {
+  protected Nccl4jException(String message, @Nullable Throwable cause) {
     super(message, cause);
+  }
+
+  /** {@return what failed; never null} */
+  @Override
+  public String getMessage() {
+    return Objects.requireNonNull(super.getMessage());
   }
 }

@@ -3,6 +3,7 @@ package io.nccl4j;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * Thrown when a call of NCCL or of the reference backend fails; both use the same result codes.
@@ -33,6 +34,7 @@ import java.util.Set;
  * Communicator#shrink}. If a shrink fails, repeat it with the ranks that {@link
  * Communicator#asyncError} of the same communicator then reports.
  */
+@NullMarked
 public class NcclException extends Nccl4jException {
   private static final long serialVersionUID = 1;
 

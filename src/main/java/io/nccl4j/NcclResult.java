@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import org.jspecify.annotations.NullMarked;
+
 /**
  * The result of a call. The codes are those of {@code ncclResult_t}; the reference backend uses the
  * same codes.
@@ -7,6 +9,7 @@ package io.nccl4j;
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclresult-t">ncclResult_t</a>
  */
+@NullMarked
 public enum NcclResult {
   /** The call succeeded. */
   SUCCESS(0),

@@ -1,11 +1,13 @@
 package io.nccl4j;
 
 import java.time.Duration;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * Thrown when a timeout expires: {@link NcclResult#TIMEOUT}. The operation may still be running;
  * abort its communicator to end it.
  */
+@NullMarked
 public class NcclTimeoutException extends NcclException {
   private static final long serialVersionUID = 1;
 

@@ -1,6 +1,9 @@
 package io.nccl4j;
 
+import org.jspecify.annotations.NullMarked;
+
 /** The operations that a communicator enqueues on a stream. */
+@NullMarked
 public enum Operation {
   /** Every rank gets the reduction of all ranks' data. C: {@code ncclAllReduce}. */
   ALL_REDUCE("allReduce", "ncclAllReduce", true, false),

@@ -1,5 +1,8 @@
 package io.nccl4j;
 
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
+
 /**
  * The operator that a reduction applies: one of the five constants, or an operator that a
  * communicator created.
@@ -11,6 +14,7 @@ package io.nccl4j;
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclredop-t">ncclRedOp_t</a>
  */
+@NullMarked
 public abstract sealed class ReduceOp {
   /** The sum. */
   public static final ReduceOp SUM = new Standard(0, "sum");
@@ -42,7 +46,7 @@ public abstract sealed class ReduceOp {
   }
 
   /** Returns the buffer from which a running reduction reads the scalar, or null. */
-  Buffer scalar() {
+  @Nullable Buffer scalar() {
     return null;
   }
 
@@ -81,10 +85,10 @@ public abstract sealed class ReduceOp {
     private final DataType type;
     private final int code;
     // The buffer from which a running reduction reads the scalar, or null.
-    private final Buffer scalar;
+    private final @Nullable Buffer scalar;
     private volatile boolean closed;
 
-    PreMulSum(CommunicatorCore communicator, DataType type, int code, Buffer scalar) {
+    PreMulSum(CommunicatorCore communicator, DataType type, int code, @Nullable Buffer scalar) {
       super("mulsum");
       this.communicator = communicator;
       this.type = type;
@@ -93,7 +97,7 @@ public abstract sealed class ReduceOp {
     }
 
     @Override
-    Buffer scalar() {
+    @Nullable Buffer scalar() {
       return scalar;
     }
 

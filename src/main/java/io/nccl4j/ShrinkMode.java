@@ -1,6 +1,9 @@
 package io.nccl4j;
 
+import org.jspecify.annotations.NullMarked;
+
 /** How a shrink treats pending operations of the communicator; all survivors pass the same mode. */
+@NullMarked
 public enum ShrinkMode {
   /**
    * Waits for pending operations: each survivor waits until its streams have completed them. The

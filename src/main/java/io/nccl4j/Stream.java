@@ -11,6 +11,8 @@ import java.util.concurrent.CompletionStage;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A queue of work on one device, which runs asynchronously and in order.
@@ -30,6 +32,7 @@ import java.util.function.Function;
  * <p>If a stream becomes unreachable without having been closed, a warning is logged with the stack
  * trace of its creation. It is not closed; on CUDA it exists until the process exits.
  */
+@NullMarked
 public final class Stream implements AutoCloseable {
   /** The timeout of {@link #synchronize()}: 30 minutes, longer than any step of a training run. */
   public static final Duration DEFAULT_TIMEOUT = StreamDriver.DEFAULT_TIMEOUT;
@@ -45,7 +48,7 @@ public final class Stream implements AutoCloseable {
   private final StreamDriver driver;
 
   // The thread whose operations are captured rather than run, or null.
-  private Thread capturedBy;
+  private @Nullable Thread capturedBy;
 
   // Set when a wait has reported an abort: the aborted work may not have left the device yet.
   private volatile boolean draining;
@@ -297,7 +300,7 @@ public final class Stream implements AutoCloseable {
   }
 
   /** Ends the capture; returns its graph, or null if the graph enqueues the operations again. */
-  GraphDriver finishCapture() {
+  @Nullable GraphDriver finishCapture() {
     try {
       return driver.endCapture();
     } finally {
@@ -344,11 +347,11 @@ public final class Stream implements AutoCloseable {
   }
 
   /** Records that the work just enqueued uses these buffers, each of which may be null. */
-  void uses(Buffer one, Buffer another) {
+  void uses(Buffer one, @Nullable Buffer another) {
     uses(one, another, fence.fenceValue());
   }
 
-  private void uses(Buffer one, Buffer another, long value) {
+  private void uses(@Nullable Buffer one, @Nullable Buffer another, long value) {
     if (one != null) {
       one.usedBy(fence, value);
     }
@@ -358,7 +361,7 @@ public final class Stream implements AutoCloseable {
   }
 
   /** Records the buffers of an operation just enqueued; each may be null. */
-  void trackOperands(Buffer send, Buffer recv, Buffer scalar) {
+  void trackOperands(@Nullable Buffer send, @Nullable Buffer recv, @Nullable Buffer scalar) {
     long value = fence.fenceValue();
     uses(send, recv, value);
     uses(scalar, null, value);

@@ -5,6 +5,7 @@ import java.io.Serializable;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The id that the ranks of a communicator share in order to connect to each other.
@@ -24,6 +25,7 @@ import java.util.Objects;
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclUniqueId">ncclUniqueId</a>
  */
+@NullMarked
 public final class UniqueId implements Serializable {
   private static final long serialVersionUID = 1;
 

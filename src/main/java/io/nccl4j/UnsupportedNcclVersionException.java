@@ -1,6 +1,9 @@
 package io.nccl4j;
 
+import org.jspecify.annotations.NullMarked;
+
 /** Thrown when the loaded NCCL library is too old for a function; the function is not called. */
+@NullMarked
 public class UnsupportedNcclVersionException extends NcclException {
   private static final long serialVersionUID = 1;
 

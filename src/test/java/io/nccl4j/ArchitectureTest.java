@@ -19,10 +19,12 @@ import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.EventDriver;
 import io.nccl4j.spi.GraphDriver;
 import io.nccl4j.spi.StreamDriver;
+import java.lang.module.ModuleDescriptor;
 import java.lang.reflect.Modifier;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import org.jspecify.annotations.NullMarked;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -48,7 +50,12 @@ class ArchitectureTest {
   private static final String PROTOCOLS = "io.nccl4j.internal.rendezvous..";
   private static final String BINDINGS = "io.nccl4j.bindings..";
   private static final String[] PLATFORM = {
-    "java..", "javax.crypto..", "jdk.jfr", "com.sun.management", "org.apache.logging.log4j"
+    "java..",
+    "javax.crypto..",
+    "jdk.jfr",
+    "com.sun.management",
+    "org.apache.logging.log4j",
+    "org.jspecify.annotations"
   };
 
   private static final List<Class<?>> FACADES =
@@ -65,12 +72,31 @@ class ArchitectureTest {
       resideInAPackage("io.nccl4j..").and(not(resideInAPackage(BINDINGS)));
 
   @Test
+  void publicTypesAreNullMarked() {
+    String[] exported =
+        Backend.class.getModule().getDescriptor().exports().stream()
+            .map(ModuleDescriptor.Exports::source)
+            .toArray(String[]::new);
+    classes()
+        .that()
+        .resideInAnyPackage(exported)
+        .and()
+        .arePublic()
+        .and()
+        .areTopLevelClasses()
+        .should()
+        .beAnnotatedWith(NullMarked.class)
+        .check(LIBRARY);
+  }
+
+  @Test
   void scheduleDependsOnUtilOnly() {
     classes()
         .that()
         .resideInAPackage(SCHEDULE)
         .should()
-        .onlyDependOnClassesThat(resideInAnyPackage(SCHEDULE, UTIL, "java.lang..", "java.util.."))
+        .onlyDependOnClassesThat(resideInAnyPackage(
+                SCHEDULE, UTIL, "java.lang..", "java.util..", "org.jspecify.annotations"))
         .check(LIBRARY);
   }
 

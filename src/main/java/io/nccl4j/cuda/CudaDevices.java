@@ -13,8 +13,10 @@ import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Supplier;
+import org.jspecify.annotations.NullMarked;
 
 /** The CUDA devices that are visible to this process, and the current device. Thread-safe. */
+@NullMarked
 public final class CudaDevices {
   // Larger than cudaDeviceProp in any release; the offsets of the fields read here have not changed
   // since CUDA 11.

@@ -6,8 +6,10 @@ import io.nccl4j.Event;
 import io.nccl4j.internal.cuda.CudaEventDriver;
 import io.nccl4j.spi.Contract;
 import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
 
 /** The CUDA-specific operations of an {@link Event}. An instance is a view and owns nothing. */
+@NullMarked
 public final class CudaEvent {
   private final CudaEventDriver driver;
 

@@ -4,8 +4,10 @@ import io.nccl4j.Graph;
 import io.nccl4j.internal.cuda.CudaGraphDriver;
 import io.nccl4j.spi.Contract;
 import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
 
 /** The CUDA-specific operations of a {@link Graph}. An instance is a view and owns nothing. */
+@NullMarked
 public final class CudaGraph {
   private final CudaGraphDriver driver;
 

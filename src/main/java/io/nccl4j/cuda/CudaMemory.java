@@ -6,6 +6,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.internal.cuda.DeviceMemory;
 import io.nccl4j.internal.cuda.PinnedBuffers;
 import io.nccl4j.spi.Allocation;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * Allocates memory with CUDA. Any thread may allocate and close it; {@link Buffer#close} frees it.
@@ -17,6 +18,7 @@ import io.nccl4j.spi.Allocation;
  * with the memory before it is closed. Ranks that share a device must allocate before any of them
  * communicates, or synchronize with each other first.
  */
+@NullMarked
 public final class CudaMemory {
   private CudaMemory() {}
 

@@ -9,11 +9,13 @@ import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.spi.Contract;
 import java.lang.foreign.MemorySegment;
 import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The CUDA-specific operations of a {@link Stream}. An instance is a view and owns nothing. The
  * static methods create streams and wrap those of other code.
  */
+@NullMarked
 public final class CudaStream {
   private final CudaStreamDriver driver;
 

@@ -4,6 +4,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.nccl.nccl_h;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * A buffer that is registered with a communicator, so that collectives on it need not copy through
@@ -14,6 +15,7 @@ import io.nccl4j.bindings.nccl.nccl_h;
  * the communicator ends open registrations. A registration follows the threading rules of its
  * communicator.
  */
+@NullMarked
 public final class BufferRegistration implements AutoCloseable {
   static final MemoryHandle.Kind KIND =
       new MemoryHandle.Kind(

@@ -2,8 +2,10 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.bindings.nccl.nccl_h;
 import java.util.stream.Stream;
+import org.jspecify.annotations.NullMarked;
 
 /** How NCCL uses thread blocks (CTAs) for a communicator's kernels. From NCCL 2.27 on. */
+@NullMarked
 public enum CtaPolicy {
   /** Best performance of NCCL's operations. C: {@code NCCL_CTA_POLICY_DEFAULT}. */
   DEFAULT(nccl_h.NCCL_CTA_POLICY_DEFAULT()),

@@ -1,11 +1,13 @@
 package io.nccl4j.nccl;
 
 import java.util.stream.Stream;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * How a communicator is used with CUDA graphs. The more restricted the usage, the more work NCCL
  * can omit. C: {@code ncclConfig_t.graphUsageMode}, from NCCL 2.29 on.
  */
+@NullMarked
 public enum GraphUsage {
   /** Operations are never captured. */
   NONE(0),

@@ -1,5 +1,7 @@
 package io.nccl4j.nccl;
 
+import org.jspecify.annotations.NullMarked;
+
 /**
  * The GPU memory that NCCL uses for one communicator, as reported by {@code ncclCommMemStats}, from
  * NCCL 2.29.7 on.
@@ -9,5 +11,6 @@ package io.nccl4j.nccl;
  * @param persistentBytes the memory that it does not release
  * @param suspended whether the suspendable memory is released now
  */
+@NullMarked
 public record MemoryStatistics(
     long totalBytes, long suspendableBytes, long persistentBytes, boolean suspended) {}

@@ -32,11 +32,14 @@ import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
 import org.apache.logging.log4j.Logger;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The NCCL-specific operations of a {@link Backend} that runs on {@code libnccl} and {@code
  * libcudart}. An instance is a view of that backend and owns nothing.
  */
+@NullMarked
 public final class NcclBackend {
   private static final Logger LOG = Loggers.of(NcclBackend.class);
 
@@ -135,8 +138,9 @@ public final class NcclBackend {
     List<RuntimeException> missing = new ArrayList<>();
     NativeLibrary.Loaded cudart = orMissing(NativeLibrary.CUDART::load, missing);
     NativeLibrary.Loaded nccl = orMissing(NativeLibrary.NCCL::load, missing);
-    List<Device> devices = cudart == null ? List.of() : orMissing(CudaDevices::list, missing);
-    if (missing.isEmpty()) {
+    @Nullable List<Device> devices =
+        cudart == null ? List.of() : orMissing(CudaDevices::list, missing);
+    if (cudart != null && nccl != null && devices != null) {
       if (!initialized) {
         Contract.get().initialize(INITIALIZED, NcclBackend::linkable);
         initialized = true;
@@ -174,7 +178,7 @@ public final class NcclBackend {
   }
 
   /** Returns the call's result, or null after adding its exception to the list. */
-  private static <T> T orMissing(Supplier<T> call, List<RuntimeException> missing) {
+  private static <T> @Nullable T orMissing(Supplier<T> call, List<RuntimeException> missing) {
     try {
       return call.get();
     } catch (LibraryNotFoundException | CudaException e) {

@@ -15,11 +15,15 @@ import io.nccl4j.spi.ChildMaker;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.Contract;
+import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CompletionStage;
 import java.util.function.Supplier;
+import java.util.function.ToIntFunction;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The NCCL-specific operations of a {@link Communicator}. An instance is a view of that
@@ -40,6 +44,7 @@ import java.util.function.Supplier;
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/threadsafety.html">Thread
  *     safety</a>
  */
+@NullMarked
 public final class NcclCommunicator {
   private final Communicator communicator;
   private final NcclCommunicatorDriver driver;
@@ -276,6 +281,26 @@ public final class NcclCommunicator {
   }
 
   /**
+   * Calls a function of NCCL that nccl4j does not offer, on the calling thread. No other thread can
+   * use the communicator during the call; a close waits for it. The call must not destroy, abort or
+   * keep the communicator. nccl4j does not see what it enqueues: its buffers and streams must stay
+   * open until that work has completed.
+   *
+   * @param function the function's name, for messages
+   * @param call makes the call with the {@code ncclComm_t}, which is valid until it returns, and
+   *     returns the {@code ncclResult_t}; its exceptions are thrown unchanged
+   * @throws IllegalStateException if the communicator is not connected, aborted, closed, revoked or
+   *     suspended, or another thread is using it
+   * @throws NcclException if the call returned neither {@code ncclSuccess} nor {@code
+   *     ncclInProgress}, which is waited for, or what it began failed or did not end in time
+   */
+  public void callNative(String function, ToIntFunction<MemorySegment> call) {
+    Objects.requireNonNull(function, "function");
+    Objects.requireNonNull(call, "call");
+    driver.callNative(function, call);
+  }
+
+  /**
    * Registers memory that collectives will use, so that NCCL need not copy through its own buffers.
    * The peers need not register theirs. C: {@code ncclCommRegister}, from NCCL 2.19 on.
    *
@@ -418,7 +443,7 @@ public final class NcclCommunicator {
     submit(RmaOperation.Wait.checked(driver.communicator(), signals), null, stream);
   }
 
-  private void submit(BackendOperation operation, Buffer source, Stream stream) {
+  private void submit(BackendOperation operation, @Nullable Buffer source, Stream stream) {
     Contract.get().submit(communicator, operation, source, stream);
   }
 

@@ -21,6 +21,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.Optional;
 import java.util.SortedSet;
 import java.util.function.ToIntBiFunction;
+import java.util.function.ToIntFunction;
 
 /**
  * The driver of one rank's {@code ncclComm_t}. It connects the communicator and launches
@@ -85,6 +86,16 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   NativeCommunicator communicator() {
     return communicator;
+  }
+
+  void callNative(String function, ToIntFunction<MemorySegment> call) {
+    context.checkConnected();
+    MemorySegment comm = handle.enter(function);
+    try {
+      communicator.callAndSettle(function, () -> call.applyAsInt(comm));
+    } finally {
+      handle.leave();
+    }
   }
 
   RegistrationTable registrations() {

@@ -8,6 +8,8 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalInt;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The configuration of an NCCL communicator: the settings of every backend ({@link #common}) and
@@ -26,6 +28,7 @@ import java.util.OptionalInt;
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclconfig">ncclConfig_t</a>
  */
+@NullMarked
 public final class NcclConfig {
   private static final int MAX_CGA_CLUSTER_SIZE = 8;
   private static final int MAX_CHANNELS = 64;
@@ -33,13 +36,13 @@ public final class NcclConfig {
 
   private final CommunicatorConfig common;
   private final Map<ConfigField, Integer> fields;
-  private final String netName;
+  private final @Nullable String netName;
   private final UnsupportedConfigPolicy unsupportedConfigPolicy;
 
   private NcclConfig(
       CommunicatorConfig common,
       Map<ConfigField, Integer> fields,
-      String netName,
+      @Nullable String netName,
       UnsupportedConfigPolicy unsupported) {
     this.common = common;
     this.fields = fields;
@@ -393,7 +396,7 @@ public final class NcclConfig {
               + minCtas
               + " and maxCtas is not set; NCCL takes minCtas only with maxCtas");
     }
-    if (minCtas != null && minCtas > maxCtas) {
+    if (minCtas != null && maxCtas != null && minCtas > maxCtas) {
       throw new IllegalArgumentException(
           "minCtas is " + minCtas + "; it must be at most maxCtas, " + maxCtas);
     }

@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.function.Function;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The effective values of NCCL's parameters, by the names of their environment variables and
@@ -31,6 +32,7 @@ import java.util.function.Function;
  * <p>NCCL reads a variable once, and Java cannot set one in the running process: set variables
  * before the process starts. {@code NCCL_NO_CACHE} lists variables that NCCL reads again each time.
  */
+@NullMarked
 public final class NcclParameters {
   // Guards NCCL's parameter registry, which is per process and has no lock.
   private static final Object LOCK = new Object();

@@ -15,6 +15,7 @@ import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.Optional;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The versions of nccl4j and of the libraries that this process has loaded.
@@ -30,6 +31,7 @@ import java.util.Optional;
  * @param driver the newest CUDA release that the driver supports; empty if there is no driver. C:
  *     {@code cudaDriverGetVersion}
  */
+@NullMarked
 public record VersionReport(
     String nccl4j,
     String headers,

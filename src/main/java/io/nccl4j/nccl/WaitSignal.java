@@ -1,6 +1,7 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.internal.util.Arguments;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The number of signals from one peer that {@link NcclCommunicator#waitSignal} waits for. C: {@code
@@ -9,6 +10,7 @@ import io.nccl4j.internal.util.Arguments;
  * @param peer the rank that signals
  * @param count the number of signals; 1 or more
  */
+@NullMarked
 public record WaitSignal(int peer, int count) {
   /**
    * Checks the values. Whether the communicator has the rank is checked later.

@@ -9,6 +9,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Set;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * This rank's part of memory that all ranks of a communicator registered together, so that peers
@@ -19,6 +20,7 @@ import java.util.Set;
  * peers' puts; closing the communicator ends open windows. A window follows the threading rules of
  * its communicator. Its handle is valid on this rank only, where it also denotes the peers' memory.
  */
+@NullMarked
 public final class Window implements AutoCloseable {
   static final int ALIGNMENT = nccl_h.NCCL_WIN_REQUIRED_ALIGNMENT();
 

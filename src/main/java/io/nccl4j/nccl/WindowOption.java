@@ -2,8 +2,10 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.bindings.nccl.nccl_h;
 import java.util.Set;
+import org.jspecify.annotations.NullMarked;
 
 /** An option for registering a {@link Window}. Every rank must use the same options. */
+@NullMarked
 public enum WindowOption {
   /**
    * Maps the memory of every rank at the same offset of a symmetric address range. One-sided

@@ -2,8 +2,11 @@ package io.nccl4j.reference;
 
 import io.nccl4j.internal.reference.collective.AllReduceAlgorithm;
 import java.util.Arrays;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /** The all-reduce algorithm of the reference backend. */
+@NullMarked
 public enum Algorithm {
   /**
    * Chooses the fastest algorithm for each all-reduce: {@link #DIRECT} if all ranks are in one
@@ -35,19 +38,19 @@ public enum Algorithm {
   TREE(AllReduceAlgorithm.TREE);
 
   // Null if the algorithm is chosen for each all-reduce.
-  private final AllReduceAlgorithm fixed;
+  private final @Nullable AllReduceAlgorithm fixed;
 
-  Algorithm(AllReduceAlgorithm fixed) {
+  Algorithm(@Nullable AllReduceAlgorithm fixed) {
     this.fixed = fixed;
   }
 
   /** Returns the value for a fixed algorithm; {@link #AUTO} for null. */
-  static Algorithm of(AllReduceAlgorithm fixed) {
+  static Algorithm of(@Nullable AllReduceAlgorithm fixed) {
     return Arrays.stream(values()).filter(value -> value.fixed == fixed).findFirst().orElseThrow();
   }
 
   /** Returns the algorithm of every all-reduce, or null if it is chosen for each. */
-  AllReduceAlgorithm fixed() {
+  @Nullable AllReduceAlgorithm fixed() {
     return fixed;
   }
 }

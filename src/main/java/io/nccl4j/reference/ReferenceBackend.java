@@ -15,6 +15,7 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * Opens the pure-Java backend. An instance is a view of an open backend; it owns nothing.
@@ -46,6 +47,7 @@ import java.util.stream.Stream;
  * distinguished from a slow one, after {@link CommunicatorConfig#timeout()}. The remaining ranks
  * can {@link Communicator#shrink shrink} the communicator.
  */
+@NullMarked
 public final class ReferenceBackend {
   // The classes that have static initializers, or nested classes with static initializers.
   private static final List<String> INITIALIZED =

@@ -4,11 +4,13 @@ import io.nccl4j.internal.reference.rank.RankOptions;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Protocol;
 import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The options of a {@link ReferenceBackend}. All ranks of a communicator must have the same
  * options, because the options determine which rank combines which element in which order.
  */
+@NullMarked
 public final class ReferenceOptions {
   private static final ReferenceOptions DEFAULTS =
       new ReferenceOptions(Algorithm.AUTO, Layout.defaults(), Transport.AUTO);

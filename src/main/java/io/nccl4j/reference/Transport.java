@@ -1,9 +1,12 @@
 package io.nccl4j.reference;
 
+import org.jspecify.annotations.NullMarked;
+
 /**
  * The transport between ranks of different processes. Ranks of one process always use the memory of
  * that process.
  */
+@NullMarked
 public enum Transport {
   /**
    * Shared memory between processes of one host, TCP between hosts. A link whose shared memory

@@ -11,6 +11,7 @@ import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * A rendezvous over an all-gather of strings that the ranks' framework provides, such as Spark's
@@ -32,6 +33,7 @@ import java.util.regex.Pattern;
  * 0 an exchange returns when all ranks have arrived. Exceptions that the all-gather throws are
  * propagated unchanged, so that the framework recognizes its own.
  */
+@NullMarked
 public final class AllGatherRendezvous extends AbstractRendezvous {
   private static final Pattern TEXT =
       Pattern.compile(

@@ -10,6 +10,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * A rendezvous through files in a directory that all ranks can access, on one host or on a shared
@@ -39,6 +40,7 @@ import java.util.Objects;
  * it ends the exchange only at the deadline, with a {@link RendezvousException} that names it. On
  * NFS, set a timeout well above the clients' attribute cache time (60 s by default).
  */
+@NullMarked
 public final class FileRendezvous extends AbstractRendezvous {
   private final Path directory;
   private final FileExchange exchange;

@@ -11,11 +11,14 @@ import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A rendezvous of the threads of one process, one per rank.
@@ -23,6 +26,7 @@ import java.util.stream.IntStream;
  * <p>If rank 0 cannot create an id, times out, or detects a rank with another backend, all ranks
  * that wait or arrive later fail at once with the same reason.
  */
+@NullMarked
 public final class InProcessRendezvous extends AbstractRendezvous {
   private final Exchange exchange;
 
@@ -112,7 +116,7 @@ public final class InProcessRendezvous extends AbstractRendezvous {
       }
       state.served.set(rank());
       exchange.changed.signalAll();
-      return state.id;
+      return Objects.requireNonNull(state.id);
     } finally {
       exchange.lock.unlock();
     }
@@ -174,8 +178,8 @@ public final class InProcessRendezvous extends AbstractRendezvous {
 
   /** One round; guarded by the exchange's lock. */
   private static final class Round {
-    private UniqueId id;
-    private Throwable failure;
+    private @Nullable UniqueId id;
+    private @Nullable Throwable failure;
     private final RankBackend[] backends;
     private final BitSet arrived = new BitSet();
     private final BitSet served = new BitSet();

@@ -10,6 +10,7 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.function.Supplier;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * This process's rank, the number of ranks, and the rendezvous to use, read from the environment
@@ -44,6 +45,7 @@ import java.util.function.Supplier;
  * warning is logged. In the store of torchrun's agent the secret hides the id from others that can
  * reach the store. {@link #jobId} separates this run from others.
  */
+@NullMarked
 public final class LaunchEnvironment {
   private final ProcessRank processRank;
   private final String jobId;

@@ -1,6 +1,9 @@
 package io.nccl4j.rendezvous;
 
+import org.jspecify.annotations.NullMarked;
+
 /** The launcher that started a process, detected from its environment. */
+@NullMarked
 public enum Launcher {
   /** A script that set {@code NCCL4J_RANK} and {@code NCCL4J_WORLD_SIZE}. */
   NCCL4J("NCCL4J_ variables"),

@@ -5,11 +5,13 @@ import io.nccl4j.internal.util.Arguments;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.OptionalInt;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * One participant of a rendezvous: its rank, the number of ranks, and the run they belong to.
  * Immutable: each {@code with} method returns a changed copy.
  */
+@NullMarked
 public final class RankInfo {
   /** The timeout set by {@link #of}: two minutes, for hosts that start one after the other. */
   public static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(2);

@@ -7,6 +7,7 @@ import io.nccl4j.UniqueId;
 import java.util.Objects;
 import java.util.OptionalInt;
 import java.util.function.Supplier;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * Exchanges unique ids among the ranks of a run: rank 0 creates an id, and every rank gets it. Each
@@ -31,6 +32,7 @@ import java.util.function.Supplier;
  * all-gather, such as that of Spark's barrier tasks; programs may also implement this interface
  * themselves.
  */
+@NullMarked
 public interface Rendezvous extends AutoCloseable {
   /** {@return this rank, from 0 to {@code size() - 1}} */
   int rank();

@@ -1,6 +1,8 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.Nccl4jException;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Thrown when an exchange of an id fails for a reason other than a timeout: a file or connection
@@ -10,6 +12,7 @@ import io.nccl4j.Nccl4jException;
  * <p>A timeout is a {@link io.nccl4j.NcclTimeoutException}; an invalid argument or environment
  * variable is an {@link IllegalArgumentException}.
  */
+@NullMarked
 public class RendezvousException extends Nccl4jException {
   private static final long serialVersionUID = 1;
 
@@ -28,7 +31,7 @@ public class RendezvousException extends Nccl4jException {
    * @param message what failed and why, with the file, address or rank
    * @param cause the cause of the failure
    */
-  public RendezvousException(String message, Throwable cause) {
+  public RendezvousException(String message, @Nullable Throwable cause) {
     super(message, cause);
   }
 }

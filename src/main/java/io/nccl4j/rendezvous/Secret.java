@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * A secret shared by the ranks of a run. It is never sent, and {@link #toString} does not reveal
@@ -13,6 +14,7 @@ import java.util.Optional;
  * <p>It should be random, such as the output of {@code openssl rand -hex 32}: an eavesdropper can
  * test guesses offline.
  */
+@NullMarked
 public final class Secret {
   /**
    * The environment variable that {@link LaunchEnvironment} reads the secret from, as UTF-8 text.

@@ -18,6 +18,8 @@ import java.util.BitSet;
 import java.util.List;
 import java.util.Objects;
 import org.apache.logging.log4j.Logger;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A rendezvous over TCP. Rank 0 listens; the other ranks connect, and retry until it does. Rank 0
@@ -50,6 +52,7 @@ import org.apache.logging.log4j.Logger;
  * <p>Rank 0 counts a rank as served when it has received that rank's receipt. If the receipt is
  * lost, the rank has the id, while rank 0 times out and names the rank.
  */
+@NullMarked
 public final class TcpRendezvous extends AbstractRendezvous {
   private static final Logger LOG = Loggers.of(TcpRendezvous.class);
 
@@ -57,7 +60,7 @@ public final class TcpRendezvous extends AbstractRendezvous {
 
   private final String host;
   private final int port;
-  private final IdServer server;
+  private final @Nullable IdServer server;
   private final IdClient client;
 
   private TcpRendezvous(
@@ -165,23 +168,28 @@ public final class TcpRendezvous extends AbstractRendezvous {
     return port;
   }
 
+  private IdServer server() {
+    return Objects.requireNonNull(server, "only rank 0 listens");
+  }
+
   /** Returns the ranks that have arrived in the current round; on rank 0. */
   BitSet arrived() {
-    return server.arrived();
+    return server().arrived();
   }
 
   /** Returns the clients rejected in the current round; on rank 0. */
   List<IdServer.Rejection> rejections() {
-    return server.rejections();
+    return server().rejections();
   }
 
   @Override
   void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
-    IdServer.Outcome outcome = server.serve(round, id, backend, deadline);
+    IdServer listening = server();
+    IdServer.Outcome outcome = listening.serve(round, id, backend, deadline);
     RankBackend.Mismatch.check(outcome.mismatch());
     BitSet missing = outcome.missing();
-    String report = server.report();
+    String report = listening.report();
     if (missing.isEmpty()) {
       LOG.info("{} served round {} to {} ranks; {}", this, round, size() - 1, report);
       return;

@@ -9,6 +9,7 @@ import io.nccl4j.internal.util.Deadline;
 import java.io.IOException;
 import java.util.Objects;
 import java.util.Optional;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * A rendezvous through a PyTorch TCP store ({@code c10d::TCPStore}, PyTorch 2.5 or later), such as
@@ -31,6 +32,7 @@ import java.util.Optional;
  *
  * <p>Two runs that use one store at the same time need different {@link RankInfo#jobId} values.
  */
+@NullMarked
 public final class TorchStoreRendezvous extends AbstractRendezvous {
   private static final int HIGHEST_PORT = 65535;
   private final String host;

@@ -1,9 +1,12 @@
 package io.nccl4j.schedule;
 
+import org.jspecify.annotations.NullMarked;
+
 /**
  * The work of a rank on a slice in one step, named after NCCL's primitives. <em>Reduce</em> folds
  * the rank's own data onto the received data; <em>copy</em> keeps the outcome as the result.
  */
+@NullMarked
 public enum Action {
   /** Sends its own data. */
   SEND(false, false, false, true),

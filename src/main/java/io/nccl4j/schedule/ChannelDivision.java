@@ -1,6 +1,7 @@
 package io.nccl4j.schedule;
 
 import io.nccl4j.internal.util.Arguments;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The division of an all-reduce's elements among channels. NCCL divides them into cells of some
@@ -9,6 +10,7 @@ import io.nccl4j.internal.util.Arguments;
  * <p>An instance is reused for successive all-reduces, so that {@link #divide} allocates nothing.
  * It is not thread-safe.
  */
+@NullMarked
 public final class ChannelDivision {
   /** NCCL counts each byte twice: it is sent in the reduce-scatter and in the all-gather. */
   private static final int TRAFFIC_PER_BYTE = 2;

@@ -3,6 +3,7 @@ package io.nccl4j.schedule;
 import io.nccl4j.internal.util.Arguments;
 import java.util.List;
 import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * Everything other than the algorithm that all ranks of a communicator must agree on: the division
@@ -31,6 +32,7 @@ import java.util.Objects;
  *     number of channels for its first tree, adds as many for the second, and then applies its
  *     limit; with a low limit all channels may have the first tree
  */
+@NullMarked
 public record Layout(
     int channels,
     Protocol protocol,

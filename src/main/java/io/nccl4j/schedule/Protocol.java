@@ -1,10 +1,13 @@
 package io.nccl4j.schedule;
 
+import org.jspecify.annotations.NullMarked;
+
 /**
  * NCCL's protocols: how data and the notification of its arrival are transferred. They differ in
  * the size of a chunk, which determines where in a ring the reduction of an element starts, and in
  * bandwidth and latency.
  */
+@NullMarked
 public enum Protocol {
   /** Data only, with a separate counter: full bandwidth, high latency. */
   SIMPLE(512, 2 << 20, 4, 512 * 64, 1, 1, 1),

@@ -4,11 +4,13 @@ import java.util.List;
 import java.util.Objects;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The order of the ranks around one channel's ring. Each rank sends to the next, and the last to
  * the first. A rank's position is its distance from rank 0, as in NCCL.
  */
+@NullMarked
 public final class Ring {
   private final Permutation positions;
 

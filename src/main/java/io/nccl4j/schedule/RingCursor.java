@@ -1,5 +1,7 @@
 package io.nccl4j.schedule;
 
+import org.jspecify.annotations.NullMarked;
+
 /**
  * Iterates over one rank's steps on one channel of a ring.
  *
@@ -15,6 +17,7 @@ package io.nccl4j.schedule;
  *
  * <p>A cursor is reused for successive operations. It is not thread-safe.
  */
+@NullMarked
 public final class RingCursor {
   /** The unit of the chunk size of a last, smaller loop. */
   private static final int LAST_LOOP_GRAIN_BYTES = 16;

@@ -1,5 +1,7 @@
 package io.nccl4j.schedule;
 
+import org.jspecify.annotations.NullMarked;
+
 /**
  * Random access to each rank's part of an all-reduce around the rings of a layout. A rank's part
  * consists of the elements whose result that rank obtains first. It is divided into pieces of at
@@ -8,6 +10,7 @@ package io.nccl4j.schedule;
  *
  * <p>An instance is reused for successive operations. It is not thread-safe.
  */
+@NullMarked
 public final class RingPieces {
   private final int ranks;
   private final Layout layout;
@@ -20,7 +23,10 @@ public final class RingPieces {
   private int perRank;
   private long largest;
 
+  // The channel of the current piece, set with the piece.
+  @SuppressWarnings("NullAway.Init")
   private Channel channel;
+
   private int position;
   private long begin;
   private long count;

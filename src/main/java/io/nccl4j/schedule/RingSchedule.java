@@ -2,8 +2,10 @@ package io.nccl4j.schedule;
 
 import java.util.List;
 import java.util.function.Consumer;
+import org.jspecify.annotations.NullMarked;
 
 /** The schedule of an all-reduce with one ring per channel: reduce-scatter, then all-gather. */
+@NullMarked
 public final class RingSchedule implements Schedule {
   private final int ranks;
   private final long count;

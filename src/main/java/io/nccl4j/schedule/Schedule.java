@@ -1,6 +1,7 @@
 package io.nccl4j.schedule;
 
 import java.util.function.Consumer;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The schedule of one all-reduce. It can be walked step by step. The traffic of a rank or a link is
@@ -9,6 +10,7 @@ import java.util.function.Consumer;
  * <p>Only data that is transferred is counted: a chunk without elements counts nothing, although
  * NCCL transfers an empty slice for it. A single rank transfers nothing.
  */
+@NullMarked
 public sealed interface Schedule permits RingSchedule, TreeSchedule {
   /** {@return the number of ranks} */
   int ranks();

@@ -1,6 +1,7 @@
 package io.nccl4j.schedule;
 
 import java.util.List;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * One step of one rank on one slice: {@code rank} receives the elements from {@code begin}
@@ -20,6 +21,7 @@ import java.util.List;
  * @param from the ranks that it receives from, in folding order
  * @param to the ranks that it sends to
  */
+@NullMarked
 public record Step(
     int channel,
     int loop,

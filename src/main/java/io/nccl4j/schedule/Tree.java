@@ -1,6 +1,7 @@
 package io.nccl4j.schedule;
 
 import java.util.List;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * One of the two trees of an all-reduce, which reduces up the tree and broadcasts down.
@@ -14,6 +15,7 @@ import java.util.List;
  * <p>A rank has up to three children: the next rank of its chain, then the first child node, then
  * the second. It folds its own data with theirs in this order.
  */
+@NullMarked
 public final class Tree {
   /** No rank. */
   public static final int NONE = -1;

@@ -5,11 +5,13 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.function.Consumer;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The schedule of an all-reduce up and down one tree per channel. {@link Layout#firstTree}
  * determines which channels use the first tree, and which the second.
  */
+@NullMarked
 public final class TreeSchedule implements Schedule {
   private final int ranks;
   private final long count;

@@ -3,6 +3,7 @@ package io.nccl4j.training;
 import io.nccl4j.DataType;
 import java.util.List;
 import java.util.stream.Collectors;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * Gradients of one type that are reduced together.
@@ -12,6 +13,7 @@ import java.util.stream.Collectors;
  * @param count the number of elements, including the gaps between gradients
  * @param slots its gradients, in the order in which they are expected to be ready
  */
+@NullMarked
 public record Bucket(int index, DataType type, long count, List<Slot> slots) {
   /**
    * The position of one gradient in its bucket.

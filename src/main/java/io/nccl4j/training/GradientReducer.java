@@ -4,6 +4,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.util.List;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * Averages the gradients of all ranks while backward still runs, like PyTorch's {@code
@@ -28,6 +29,7 @@ import java.util.List;
  *
  * <p>A copied gradient is overwritten with the average.
  */
+@NullMarked
 public final class GradientReducer extends Reducer {
   private GradientReducer(
       Communicator communicator, List<Parameter> parameters, ReducerConfig config, Stream stream) {

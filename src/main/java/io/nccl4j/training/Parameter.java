@@ -3,6 +3,7 @@ package io.nccl4j.training;
 import io.nccl4j.Buffer;
 import java.util.Objects;
 import java.util.Optional;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * One parameter of a model: the buffers of its value and its gradient. The caller owns both and
@@ -15,6 +16,7 @@ import java.util.Optional;
  *     It is copied into its bucket and, once reduced, back. If empty, the gradient is stored in the
  *     bucket and nothing is copied: backward writes to {@link Reducer#gradient}
  */
+@NullMarked
 public record Parameter(String name, Buffer value, Optional<Buffer> gradient) {
   /**
    * Checks the values.

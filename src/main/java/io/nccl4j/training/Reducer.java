@@ -13,6 +13,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicReference;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Reduces gradients in buckets while backward still runs: each bucket is reduced on the reducer's
@@ -45,6 +47,7 @@ import java.util.concurrent.atomic.AtomicReference;
  * <p>Once launching a bucket has failed, this rank is out of step with the others: every later call
  * except {@link #close} throws an exception with that cause.
  */
+@NullMarked
 public abstract sealed class Reducer implements AutoCloseable
     permits GradientReducer, ShardedReducer {
   private static final int MAX_NAMES_SHOWN = 8;
@@ -62,12 +65,12 @@ public abstract sealed class Reducer implements AutoCloseable
   private final List<Parameter> parameters;
   private final BucketBuffer[] buckets;
   private final Map<Parameter, BucketEntry> entries = new HashMap<>();
-  private final AtomicReference<Thread> user = new AtomicReference<>();
+  private final AtomicReference<@Nullable Thread> user = new AtomicReference<>();
   private long step = 1;
   private int marked;
   private int bucketsLaunched;
   private volatile boolean paused;
-  private Throwable failure;
+  private @Nullable Throwable failure;
   private boolean closed;
 
   /** Checks that all ranks registered the same parameters, and allocates the buckets. */
@@ -265,7 +268,7 @@ public abstract sealed class Reducer implements AutoCloseable
   private String unmarked() {
     List<String> names =
         parameters.stream()
-            .filter(parameter -> !entries.get(parameter).marked())
+            .filter(parameter -> !entry(parameter).marked())
             .map(parameter -> "'" + parameter.name() + "'")
             .toList();
     String shown = String.join(", ", names.subList(0, Math.min(names.size(), MAX_NAMES_SHOWN)));

@@ -1,11 +1,13 @@
 package io.nccl4j.training;
 
 import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The configuration of a reducer; the same on every rank. Immutable: each {@code with} method
  * returns a changed copy.
  */
+@NullMarked
 public final class ReducerConfig {
   private static final ReducerConfig DEFAULTS = new ReducerConfig(25L << 20, 1L << 20, false);
 

@@ -1,6 +1,7 @@
 package io.nccl4j.training;
 
 import io.nccl4j.Buffer;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * This rank's part of one bucket, which its optimiser updates. The elements of values and gradients
@@ -13,6 +14,7 @@ import io.nccl4j.Buffer;
  *     ShardedReducer#gatherParameters} distributes them to all ranks
  * @param gradients after {@link Reducer#finish}, the average of all ranks' gradients
  */
+@NullMarked
 public record Shard(Bucket bucket, long offset, Buffer values, Buffer gradients) {
   /** {@return the number of elements of the part, the same on every rank} */
   public long count() {

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * Averages for each rank its own part of the gradients, lets the rank update that part of the
@@ -36,6 +37,7 @@ import java.util.Objects;
  * <p>The shards are copied from rank 0's parameters when the reducer is created. After changing
  * parameters by other means, such as loading a checkpoint, create a new reducer.
  */
+@NullMarked
 public final class ShardedReducer extends Reducer {
   private final List<Shard> shards = new ArrayList<>();
   private boolean gathered = true;

@@ -1,6 +1,8 @@
 package io.nccl4j.ffm;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
@@ -8,9 +10,16 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclResult;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.nccl.NcclCommunicator;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -56,5 +65,41 @@ class NativeCallsTest {
       }
       queries.forEach(query -> assertEquals(1, StandIn.calls(query), query));
     }
+  }
+
+  @Test
+  void callNativePassesTheCommunicator() {
+    Backend backend = Backend.nccl();
+    Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0);
+    NcclCommunicator nccl = NcclCommunicator.of(comm);
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
+      nccl.callNative("ncclCommCount", pointer -> nccl_h.ncclCommCount(pointer, count));
+      assertEquals(1, count.get(ValueLayout.JAVA_INT, 0));
+      NcclException failure =
+          assertThrows(
+              NcclException.class,
+              () ->
+                  nccl.callNative(
+                      "ncclCommCount",
+                      pointer -> nccl_h.ncclCommCount(pointer, MemorySegment.NULL)));
+      assertEquals(NcclResult.INVALID_ARGUMENT, failure.result());
+      IllegalStateException own = new IllegalStateException("own");
+      assertSame(
+          own,
+          assertThrows(
+              IllegalStateException.class,
+              () ->
+                  nccl.callNative(
+                      "own",
+                      pointer -> {
+                        throw own;
+                      })));
+      nccl.callNative("ncclCommCount", pointer -> nccl_h.ncclCommCount(pointer, count));
+    } finally {
+      comm.close();
+      backend.close();
+    }
+    assertThrows(IllegalStateException.class, () -> nccl.callNative("closed", pointer -> 0));
   }
 }

@@ -90,7 +90,12 @@ abstract class ArgumentsContract {
     nullRefused("recv", () -> comm.gather(a, null, comm.rank(), stream));
     nullRefused("recv", () -> comm.scatter(a, null, 0, stream));
     nullRefused("send", () -> comm.scatter(null, b, comm.rank(), stream));
-    if (ranks.size() > 1) { // a single rank has no peer outside a group
+    if (ranks.size() > 1) { // a single rank has no peer outside a group, and is the root
+      int another = comm.rank() == 0 ? 1 : 0;
+      nullRefused("send", () -> comm.reduce(null, ReduceOp.SUM, another, stream));
+      nullRefused("op", () -> comm.reduce(a, null, another, stream));
+      nullRefused("send", () -> comm.gather(null, another, stream));
+      nullRefused("recv", () -> comm.scatter(null, another, stream));
       nullRefused("buffer", () -> comm.send(null, 0, stream));
       nullRefused("buffer", () -> comm.recv(null, 0, stream));
     }
@@ -108,7 +113,20 @@ abstract class ArgumentsContract {
       refused(message, () -> comm.reduce(a, a, ReduceOp.SUM, root, stream));
       refused(message, () -> comm.gather(a, a, root, stream));
       refused(message, () -> comm.scatter(a, a, root, stream));
+      refused(message, () -> comm.reduce(a, ReduceOp.SUM, root, stream));
+      refused(message, () -> comm.gather(a, root, stream));
+      refused(message, () -> comm.scatter(a, root, stream));
     }
+  }
+
+  @Test
+  void rootMustPassBothBuffers() {
+    Buffer a = ints(6);
+    int root = comm.rank();
+    String message = "root is this rank, " + root + "; the root must also pass ";
+    refused(message + "recv", () -> comm.reduce(a, ReduceOp.SUM, root, stream));
+    refused(message + "recv", () -> comm.gather(a, root, stream));
+    refused(message + "send", () -> comm.scatter(a, root, stream));
   }
 
   @Test

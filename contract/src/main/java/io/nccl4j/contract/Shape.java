@@ -74,6 +74,18 @@ record Shape(Operation operation, DataType type, ReduceOp op, int ranks, long co
 
   /** Enqueues the call on a rank's stream. */
   void enqueue(Rank rank, Buffer send, Buffer recv) {
+    if (recv == null && operation == REDUCE) {
+      rank.comm().reduce(send, op, root, rank.stream());
+      return;
+    }
+    if (recv == null && operation == GATHER) {
+      rank.comm().gather(send, root, rank.stream());
+      return;
+    }
+    if (send == null && operation == SCATTER) {
+      rank.comm().scatter(recv, root, rank.stream());
+      return;
+    }
     switch (operation) {
       case ALL_REDUCE -> rank.comm().allReduce(send, recv, op, rank.stream());
       case BROADCAST -> rank.comm().broadcast(send, recv, root, rank.stream());
