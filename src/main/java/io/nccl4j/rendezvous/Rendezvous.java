@@ -17,7 +17,7 @@ import java.util.function.Supplier;
  *     Rendezvous rendezvous = LaunchEnvironment.current().rendezvous(Duration.ofMinutes(2));
  *     Communicator communicator =
  *         rendezvous.newCommunicator(backend, CommunicatorConfig.defaults())) {
- *   // ...
+ *   train(communicator);
  * }
  * }
  *
