@@ -20,7 +20,7 @@ import org.jspecify.annotations.Nullable;
  *
  * {@snippet :
  * try (Backend backend = Backend.auto()) {
- *   backend.runRanks(2, comm -> {
+ *   backend.runRanks(backend.devices().size(), comm -> {
  *     try (Stream stream = comm.newStream();
  *         Buffer buffer = comm.newBuffer(DataType.FLOAT32, 1024)) {
  *       buffer.fill((byte) 0, stream);

@@ -14,11 +14,11 @@ import org.jspecify.annotations.NullMarked;
  * collectives read and write.
  *
  * {@snippet :
+ * float[] values = {1, 2, 3, 4};
  * try (Buffer buffer = comm.newBuffer(DataType.FLOAT32, 4)) {
- *   buffer.copyFromAsync(new float[] {1, 2, 3, 4}, stream);
+ *   buffer.copyFromAsync(values, stream);
  *   comm.allReduce(buffer, buffer, ReduceOp.SUM, stream);
- *   float[] sums = new float[4];
- *   buffer.copyTo(sums, stream); // waits for the result
+ *   buffer.copyTo(values, stream); // waits for the result
  * }
  * }
  *

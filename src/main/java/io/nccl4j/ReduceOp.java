@@ -76,6 +76,13 @@ public abstract sealed class ReduceOp {
    * An operator that multiplies each rank's data by that rank's scalar and then sums. It is valid
    * for one communicator and one type.
    *
+   * {@snippet :
+   * double share = (double) ownSamples / allSamples;
+   * try (ReduceOp.PreMulSum weighted = comm.newPreMulSum(DataType.FLOAT32, share)) {
+   *   comm.allReduce(gradients, gradients, weighted, stream);
+   * }
+   * }
+   *
    * <p>The caller of {@link Communicator#newPreMulSum(DataType, double)} owns the operator and must
    * close it before its communicator. Operations already enqueued are not affected. Closing is
    * idempotent; any thread that may use the communicator may close the operator.

@@ -38,6 +38,17 @@ import org.jspecify.annotations.Nullable;
 /**
  * The NCCL-specific operations of a {@link Backend} that runs on {@code libnccl} and {@code
  * libcudart}. An instance is a view of that backend and owns nothing.
+ *
+ * {@snippet :
+ * NcclBackend nccl = NcclBackend.of(backend);
+ * NcclConfig config = NcclConfig.defaults().withMaxCtas(8);
+ * try (Communicator comm = nccl.newCommunicator(id, worldSize, rank, config);
+ *     Stream stream = comm.newStream();
+ *     Buffer buffer = nccl.newRegistrableBuffer(comm.device(), DataType.FLOAT32, 1024)) {
+ *   comm.allReduce(buffer, buffer, ReduceOp.SUM, stream);
+ *   stream.synchronize();
+ * }
+ * }
  */
 @NullMarked
 public final class NcclBackend {

@@ -30,6 +30,15 @@ import org.jspecify.annotations.Nullable;
  * communicator and owns nothing; to close or abort it, and for everything that every backend
  * supports, use the communicator itself.
  *
+ * {@snippet :
+ * NcclCommunicator nccl = NcclCommunicator.of(comm);
+ * try (Window window = nccl.registerWindow(buffer, WindowOption.SYMMETRIC)) {
+ *   nccl.putSignal(buffer.slice(0, 1), next, window, 1, stream); // to element 1 of next
+ *   nccl.waitSignal(List.of(new WaitSignal(previous, 1)), stream);
+ *   stream.synchronize();
+ * }
+ * }
+ *
  * <p>Several communicators on one device: an NCCL kernel occupies part of the device until its
  * peers join, so the operations of two communicators must be enqueued in the same order on all
  * ranks. Two racing threads do not guarantee that order. {@code NCCL_LAUNCH_ORDER_IMPLICIT=1} in

@@ -20,6 +20,13 @@ import org.jspecify.annotations.NullMarked;
 /**
  * Opens the pure-Java backend. An instance is a view of an open backend; it owns nothing.
  *
+ * {@snippet :
+ * ReferenceOptions options = ReferenceOptions.defaults().withAlgorithm(Algorithm.RING);
+ * try (Backend backend = ReferenceBackend.open(4, options)) {
+ *   backend.runRanks(4, comm -> train(comm));
+ * }
+ * }
+ *
  * <p>Each stream is executed by a thread of this process, buffers are off-heap memory, and a device
  * is only a number. The backend needs no native access.
  *

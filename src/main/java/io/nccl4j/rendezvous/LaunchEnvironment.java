@@ -16,6 +16,12 @@ import org.jspecify.annotations.NullMarked;
  * This process's rank, the number of ranks, and the rendezvous to use, read from the environment
  * that the launcher set. Immutable.
  *
+ * {@snippet :
+ * try (Backend backend = Backend.auto()) {
+ *   LaunchEnvironment.current().runRanks(backend, comm -> train(comm));
+ * }
+ * }
+ *
  * <p><b>Rank and size</b> come from the first of these that is set: {@code NCCL4J_RANK} with {@code
  * NCCL4J_WORLD_SIZE} (and {@code NCCL4J_LOCAL_RANK}, {@code NCCL4J_LOCAL_WORLD_SIZE}), which
  * override everything; torchrun; {@code RANK} with {@code WORLD_SIZE}; Open MPI; MPICH (Hydra);

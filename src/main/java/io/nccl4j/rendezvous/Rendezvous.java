@@ -18,7 +18,7 @@ import org.jspecify.annotations.NullMarked;
  *     Rendezvous rendezvous = LaunchEnvironment.current().rendezvous(Duration.ofMinutes(2));
  *     Communicator communicator =
  *         rendezvous.newCommunicator(backend, CommunicatorConfig.defaults())) {
- *   // ...
+ *   train(communicator);
  * }
  * }
  *

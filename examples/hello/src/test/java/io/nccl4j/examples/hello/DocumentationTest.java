@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.fixtures.Checkout;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import java.io.IOException;
@@ -21,9 +22,19 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What the README and the guides show: programs run, code is compiled, files and links exist. */
+/**
+ * What the README, the pages in docs and the Javadoc show: programs run, code is compiled, versions
+ * are current, files and links exist.
+ */
 class DocumentationTest {
   private static final Pattern JAVA_BLOCK = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL);
+  private static final String SNIPPET = "{@snippet";
+  private static final Pattern VERSION_PROPERTY =
+      Pattern.compile("<([a-z0-9]+\\.version)>([^<]+)<");
+  private static final Pattern COORDINATES =
+      Pattern.compile("(<groupId>[^<]+</groupId>)?<artifactId>[^<]+</artifactId><version>[^<]+<");
+  private static final Pattern JAR =
+      Pattern.compile("([a-z0-9-]+?)-([0-9][0-9.]*(-SNAPSHOT)?)\\.jar");
   private static final Pattern LINK = Pattern.compile("\\]\\(([^)#\\s]+)[^)]*\\)");
   private static final Pattern COMMAND =
       Pattern.compile("(?m)^(?:    )?\\$ ((?:scripts|examples)/\\S+)");
@@ -60,6 +71,17 @@ class DocumentationTest {
   @ParameterizedTest
   @ValueSource(strings = {"README.md", "docs/getting-started.md"})
   void programPrintsTheSums(String page, @TempDir Path folder) throws Exception {
+    assertPrintsTheSums(page, folder, List.of());
+  }
+
+  @Test
+  void launchedProgramPrintsTheSums(@TempDir Path folder) throws Exception {
+    String launcher = Checkout.ROOT.resolve("examples/launch/plain.sh").toString();
+    assertPrintsTheSums("docs/getting-started.md", folder, List.of(launcher, "2"));
+  }
+
+  private static void assertPrintsTheSums(String page, Path folder, List<String> launcher)
+      throws Exception {
     List<String> programs =
         javaBlocks(Checkout.ROOT.resolve(page)).stream()
             .filter(DocumentationTest::isProgram)
@@ -67,15 +89,15 @@ class DocumentationTest {
     assertEquals(1, programs.size());
     Path source = folder.resolve("Sum.java");
     Files.writeString(source, programs.getFirst());
-    FinishedProgram ended =
-        FinishedProgram.run(
-            Map.of(),
-            List.of(
-                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                "--enable-native-access=ALL-UNNAMED",
-                "-cp",
-                System.getProperty("jdk.module.path"),
-                source.toString()));
+    List<String> command = new ArrayList<>(launcher);
+    command.addAll(
+        List.of(
+            Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+            "--enable-native-access=ALL-UNNAMED",
+            "-cp",
+            System.getProperty("jdk.module.path"),
+            source.toString()));
+    FinishedProgram ended = FinishedProgram.run(Map.of(), command);
     assertEquals(0, ended.status(), ended.err());
     List<String> lines = ended.out().lines().sorted().toList();
     int n = lines.size();
@@ -89,29 +111,82 @@ class DocumentationTest {
   }
 
   @Test
-  void fragmentsAreCompiled() throws IOException {
-    List<String> sources = new ArrayList<>();
+  void fragmentsOfThePagesAreCompiled() throws IOException {
+    List<String> fragments = new ArrayList<>();
+    for (Path page : pages()) {
+      javaBlocks(page).stream().filter(block -> !isProgram(block)).forEach(fragments::add);
+    }
+    assertCompiled(3, fragments);
+  }
+
+  @Test
+  void snippetsOfTheJavadocAreCompiled() throws IOException {
+    List<String> snippets = new ArrayList<>();
+    for (Path file : files(Checkout.ROOT.resolve("src/main/java"), ".java")) {
+      snippets.addAll(snippets(Files.readString(file)));
+    }
+    assertCompiled(15, snippets);
+  }
+
+  private static void assertCompiled(int atLeast, List<String> shown) throws IOException {
+    assertTrue(shown.size() >= atLeast, "only " + shown.size() + " were found");
+    List<String> missing = new ArrayList<>(shown);
     for (String folder : List.of("src/test/java", "examples", "adapters", "contract/src")) {
       for (Path file : files(Checkout.ROOT.resolve(folder), ".java")) {
-        sources.add(code(Files.readString(file)));
-      }
-    }
-    List<String> missing = new ArrayList<>();
-    List<Path> pages = new ArrayList<>(files(Checkout.ROOT.resolve("docs/guides"), ".md"));
-    pages.add(Checkout.ROOT.resolve("README.md"));
-    for (Path page : pages) {
-      for (String block : javaBlocks(page)) {
-        if (!isProgram(block) && sources.stream().noneMatch(it -> it.contains(code(block)))) {
-          missing.add(page.getFileName() + ": " + block);
-        }
+        String compiled = code(Files.readString(file));
+        missing.removeIf(it -> compiled.contains(code(it)));
       }
     }
     assertEquals(List.of(), missing);
   }
 
-  /** Returns code without white space, which the formatter decides. */
+  /** Returns the bodies of the snippets in a file, without the asterisks of the comment. */
+  private static List<String> snippets(String file) {
+    List<String> bodies = new ArrayList<>();
+    for (int at = file.indexOf(SNIPPET); at >= 0; at = file.indexOf(SNIPPET, at)) {
+      at = file.indexOf('\n', at);
+      int begin = at;
+      for (int open = 1; open > 0; at++) {
+        open += file.charAt(at) == '{' ? 1 : file.charAt(at) == '}' ? -1 : 0;
+      }
+      bodies.add(file.substring(begin, at - 1).replaceAll("(?m)^ *\\*", ""));
+    }
+    return bodies;
+  }
+
+  /** Returns code without comments and white space, which the formatter may move. */
   private static String code(String text) {
-    return text.replaceAll("\\s", "");
+    return text.replaceAll("//.*", "").replaceAll("\\s", "");
+  }
+
+  @Test
+  void versionsAreThoseOfTheBuild() throws IOException {
+    StringBuilder text = new StringBuilder();
+    for (String folder : List.of("pom.xml", "parent", "examples")) {
+      for (Path pom : files(Checkout.ROOT.resolve(folder), "pom.xml")) {
+        text.append(code(Files.readString(pom)));
+      }
+    }
+    String poms = text.toString();
+    for (MatchResult version : VERSION_PROPERTY.matcher(poms).results().toList()) {
+      poms = poms.replace("${" + version.group(1) + "}", version.group(2));
+    }
+    List<Path> pages = new ArrayList<>(pages());
+    pages.add(Checkout.ROOT.resolve("adapters/README.md"));
+    List<String> versions = new ArrayList<>();
+    for (Path page : pages) {
+      String content = Files.readString(page);
+      COORDINATES.matcher(code(content)).results().map(MatchResult::group).forEach(versions::add);
+      JAR.matcher(content)
+          .results()
+          .map(
+              jar ->
+                  "<artifactId>%s</artifactId><version>%s<".formatted(jar.group(1), jar.group(2)))
+          .forEach(versions::add);
+    }
+    assertTrue(versions.size() >= 6, versions.toString());
+    versions.removeIf(poms.replace("${project.version}", Backend.libraryVersion())::contains);
+    assertEquals(List.of(), versions, "not in the POMs");
   }
 
   @Test
