@@ -95,7 +95,8 @@ class ArchitectureTest {
         .that()
         .resideInAPackage(SCHEDULE)
         .should()
-        .onlyDependOnClassesThat(resideInAnyPackage(
+        .onlyDependOnClassesThat(
+            resideInAnyPackage(
                 SCHEDULE, UTIL, "java.lang..", "java.util..", "org.jspecify.annotations"))
         .check(LIBRARY);
   }
@@ -178,7 +179,13 @@ class ArchitectureTest {
         .should()
         .onlyDependOnClassesThat(
             resideInAnyPackage(
-                CONTRACT, SPI, UTIL, "java..", "jdk.jfr", "org.apache.logging.log4j"))
+                CONTRACT,
+                SPI,
+                UTIL,
+                "java..",
+                "jdk.jfr",
+                "org.apache.logging.log4j",
+                "org.jspecify.annotations"))
         .check(LIBRARY);
   }
 

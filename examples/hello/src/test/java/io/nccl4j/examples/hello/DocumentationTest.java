@@ -30,7 +30,7 @@ class DocumentationTest {
   private static final Pattern JAVA_BLOCK = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL);
   private static final String SNIPPET = "{@snippet";
   private static final Pattern VERSION_PROPERTY =
-      Pattern.compile("<([a-z0-9]+\\.version)>([^<]+)<");
+      Pattern.compile("<([a-z0-9.]+\\.version)>([^<]+)<");
   private static final Pattern COORDINATES =
       Pattern.compile("(<groupId>[^<]+</groupId>)?<artifactId>[^<]+</artifactId><version>[^<]+<");
   private static final Pattern JAR =
@@ -162,12 +162,18 @@ class DocumentationTest {
   @Test
   void versionsAreThoseOfTheBuild() throws IOException {
     StringBuilder text = new StringBuilder();
-    for (String folder : List.of("pom.xml", "parent", "examples")) {
+    for (String folder : List.of("pom.xml", "parent", "adapters", "examples")) {
       for (Path pom : files(Checkout.ROOT.resolve(folder), "pom.xml")) {
         text.append(code(Files.readString(pom)));
       }
     }
-    String poms = text.toString();
+    // A module's own coordinates, as a dependency on it has them.
+    String poms =
+        text.toString()
+            .replaceAll(
+                "</parent><artifactId>([^<]+)</artifactId>",
+                "<groupId>io.github.nccl4j</groupId><artifactId>$1</artifactId>"
+                    + "<version>\\${project.version}</version>");
     for (MatchResult version : VERSION_PROPERTY.matcher(poms).results().toList()) {
       poms = poms.replace("${" + version.group(1) + "}", version.group(2));
     }
