@@ -52,11 +52,11 @@ public final class OpenRanks {
 
   /** Returns whether two ranks of this process may wait for each other. */
   public static boolean several() {
-    return mostTogether() > 1;
+    return maxTogether() > 1;
   }
 
   /** Returns the size of the largest cohort. */
-  static synchronized int mostTogether() {
+  static synchronized int maxTogether() {
     return OPEN.values().stream().mapToInt(Set::size).max().orElse(0);
   }
 

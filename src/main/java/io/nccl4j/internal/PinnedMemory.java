@@ -33,7 +33,7 @@ public final class PinnedMemory extends KeptMemory {
    * connect. Allocating later could wait for a peer's kernel that waits for this rank.
    */
   public static void reserveForRanks(int device) {
-    int together = OpenRanks.mostTogether();
+    int together = OpenRanks.maxTogether();
     if (together > 1) {
       CHUNKS.reserve(device, CHUNK_BYTES, CHUNKS_PER_RANK * together);
     }

@@ -11,38 +11,9 @@ import org.jspecify.annotations.NullMarked;
  *
  * <p>An order applies to communicators with as many ranks as it contains. In a communicator of
  * another size, such as one created by a split, the ranks are in rank order.
- *
- * @param channels the maximum number of channels, from 1 to 64, like {@code NCCL_MAX_CTAS}; little
- *     data uses fewer
- * @param protocol NCCL's protocol
- * @param chunkBytes the size of a ring's chunk in bytes, a positive multiple of {@link
- *     Protocol#grainBytes()}
- * @param sliceBytes the part of a chunk that is transferred at a time, in bytes, a positive
- *     multiple of 512; affects speed, never results
- * @param ringOrders the ring order of each channel: a list that contains every rank once. If there
- *     are fewer lists than channels, they repeat; if there are none, the ranks are in rank order
- * @param ranksPerNode the number of consecutive ranks of the tree's order that form a node; the
- *     last node may have fewer
- * @param nodePattern which ranks of a node are connected to child nodes
- * @param treeOrders the tree order of each channel: a list that contains every rank once, the ranks
- *     of a node consecutively, beginning with the rank that is connected to the parent node. Lists
- *     repeat like those of {@code ringOrders}; if there are none, the ranks are in rank order
- * @param firstTreeChannels the number of consecutive channels with the first tree, which as many
- *     channels with the second tree follow, and so on; 0 for half the channels. NCCL determines a
- *     number of channels for its first tree, adds as many for the second, and then applies its
- *     limit; with a low limit all channels may have the first tree
  */
 @NullMarked
-public record Layout(
-    int channels,
-    Protocol protocol,
-    int chunkBytes,
-    int sliceBytes,
-    List<List<Integer>> ringOrders,
-    int ranksPerNode,
-    TreePattern nodePattern,
-    List<List<Integer>> treeOrders,
-    int firstTreeChannels) {
+public final class Layout {
   private static final int MAX_CHANNELS = 64;
   private static final int SLICE_ALIGNMENT = 512;
   private static final Layout DEFAULTS =
@@ -57,29 +28,44 @@ public record Layout(
           List.of(),
           0);
 
-  /**
-   * Validates the components.
-   *
-   * @throws IllegalArgumentException if a number is out of range, or an order does not contain
-   *     every rank once
-   */
-  public Layout {
-    Arguments.inRange(channels, "channels", 1, MAX_CHANNELS);
-    Objects.requireNonNull(protocol, "protocol");
-    checkMultiple(chunkBytes, "chunkBytes", protocol.grainBytes());
-    checkMultiple(sliceBytes, "sliceBytes", SLICE_ALIGNMENT);
-    ringOrders = copyOrders(ringOrders, "ringOrders");
-    Arguments.inRange(ranksPerNode, "ranksPerNode", 1, Integer.MAX_VALUE);
-    Objects.requireNonNull(nodePattern, "nodePattern");
-    treeOrders = copyOrders(treeOrders, "treeOrders");
-    Arguments.inRange(firstTreeChannels, "firstTreeChannels", 0, MAX_CHANNELS);
+  private final int channels;
+  private final Protocol protocol;
+  private final int chunkBytes;
+  private final int sliceBytes;
+  private final List<List<Integer>> ringOrders;
+  private final int ranksPerNode;
+  private final TreePattern nodePattern;
+  private final List<List<Integer>> treeOrders;
+  private final int firstTreeChannels;
+
+  private Layout(
+      int channels,
+      Protocol protocol,
+      int chunkBytes,
+      int sliceBytes,
+      List<List<Integer>> ringOrders,
+      int ranksPerNode,
+      TreePattern nodePattern,
+      List<List<Integer>> treeOrders,
+      int firstTreeChannels) {
+    this.channels = Arguments.inRange(channels, "channels", 1, MAX_CHANNELS);
+    this.protocol = Objects.requireNonNull(protocol, "protocol");
+    this.chunkBytes = multiple(chunkBytes, "chunkBytes", protocol.grainBytes());
+    this.sliceBytes = multiple(sliceBytes, "sliceBytes", SLICE_ALIGNMENT);
+    this.ringOrders = copyOrders(ringOrders, "ringOrders");
+    this.ranksPerNode = Arguments.inRange(ranksPerNode, "ranksPerNode", 1, Integer.MAX_VALUE);
+    this.nodePattern = Objects.requireNonNull(nodePattern, "nodePattern");
+    this.treeOrders = copyOrders(treeOrders, "treeOrders");
+    this.firstTreeChannels =
+        Arguments.inRange(firstTreeChannels, "firstTreeChannels", 0, MAX_CHANNELS);
   }
 
-  private static void checkMultiple(int bytes, String argument, int unit) {
+  private static int multiple(int bytes, String argument, int unit) {
     if (bytes < unit || bytes % unit != 0) {
       throw new IllegalArgumentException(
           argument + " is " + bytes + "; it must be a positive multiple of " + unit);
     }
+    return bytes;
   }
 
   private static List<List<Integer>> copyOrders(List<List<Integer>> orders, String argument) {
@@ -96,6 +82,75 @@ public record Layout(
    */
   public static Layout defaults() {
     return DEFAULTS;
+  }
+
+  /**
+   * {@return the maximum number of channels, from 1 to 64, like {@code NCCL_MAX_CTAS}; little data
+   * uses fewer}
+   */
+  public int channels() {
+    return channels;
+  }
+
+  /** {@return NCCL's protocol} */
+  public Protocol protocol() {
+    return protocol;
+  }
+
+  /**
+   * {@return the size of a ring's chunk in bytes, a positive multiple of {@link
+   * Protocol#grainBytes()}}
+   */
+  public int chunkBytes() {
+    return chunkBytes;
+  }
+
+  /**
+   * {@return the part of a chunk that is transferred at a time, in bytes, a positive multiple of
+   * 512; affects speed, never results}
+   */
+  public int sliceBytes() {
+    return sliceBytes;
+  }
+
+  /**
+   * {@return the ring order of each channel: a list that contains every rank once} If there are
+   * fewer lists than channels, they repeat; if there are none, the ranks are in rank order.
+   */
+  public List<List<Integer>> ringOrders() {
+    return ringOrders;
+  }
+
+  /**
+   * {@return the number of consecutive ranks of the tree's order that form a node; the last node
+   * may have fewer}
+   */
+  public int ranksPerNode() {
+    return ranksPerNode;
+  }
+
+  /** {@return which ranks of a node are connected to child nodes} */
+  public TreePattern nodePattern() {
+    return nodePattern;
+  }
+
+  /**
+   * {@return the tree order of each channel: a list that contains every rank once, the ranks of a
+   * node consecutively, beginning with the rank that is connected to the parent node} Lists repeat
+   * like those of {@link #ringOrders}; if there are none, the ranks are in rank order.
+   */
+  public List<List<Integer>> treeOrders() {
+    return treeOrders;
+  }
+
+  /**
+   * {@return the number of consecutive channels with the first tree, which as many channels with
+   * the second tree follow, and so on; 0 for half the channels} NCCL determines a number of
+   * channels for its first tree, adds as many for the second, and then applies its limit; with a
+   * low limit all channels may have the first tree.
+   */
+  public int firstTreeChannels() {
+    return firstTreeChannels;
   }
 
   /**
@@ -123,6 +178,7 @@ public record Layout(
    * @param value the protocol
    */
   public Layout withProtocol(Protocol value) {
+    Objects.requireNonNull(value, "protocol");
     return new Layout(
         channels,
         value,
@@ -293,5 +349,49 @@ public record Layout(
   private static List<Integer> order(List<List<Integer>> orders, int channel, int ranks) {
     List<Integer> order = orders.isEmpty() ? List.of() : orders.get(channel % orders.size());
     return order.size() == ranks ? order : List.of();
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof Layout that
+        && channels == that.channels
+        && protocol == that.protocol
+        && chunkBytes == that.chunkBytes
+        && sliceBytes == that.sliceBytes
+        && ringOrders.equals(that.ringOrders)
+        && ranksPerNode == that.ranksPerNode
+        && nodePattern == that.nodePattern
+        && treeOrders.equals(that.treeOrders)
+        && firstTreeChannels == that.firstTreeChannels;
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(
+        channels,
+        protocol,
+        chunkBytes,
+        sliceBytes,
+        ringOrders,
+        ranksPerNode,
+        nodePattern,
+        treeOrders,
+        firstTreeChannels);
+  }
+
+  @Override
+  public String toString() {
+    return ("Layout[channels=%s, protocol=%s, chunkBytes=%s, sliceBytes=%s, ringOrders=%s,"
+            + " ranksPerNode=%s, nodePattern=%s, treeOrders=%s, firstTreeChannels=%s]")
+        .formatted(
+            channels,
+            protocol,
+            chunkBytes,
+            sliceBytes,
+            ringOrders,
+            ranksPerNode,
+            nodePattern,
+            treeOrders,
+            firstTreeChannels);
   }
 }

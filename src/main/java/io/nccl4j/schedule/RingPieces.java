@@ -154,7 +154,7 @@ public final class RingPieces {
   }
 
   /** {@return the number of elements of the largest piece} */
-  public long mostCount() {
+  public long maxCount() {
     return largest;
   }
 

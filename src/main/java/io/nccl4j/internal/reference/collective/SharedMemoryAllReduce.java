@@ -84,7 +84,7 @@ final class SharedMemoryAllReduce implements Transfer {
     void next() {
       done++;
       inPiece += partCount;
-      if (inPiece >= pieces.mostCount()) {
+      if (inPiece >= pieces.maxCount()) {
         inPiece = 0;
         piece++;
       }
@@ -106,7 +106,7 @@ final class SharedMemoryAllReduce implements Transfer {
     partCount = SharedMemorySync.partBytes(ranks) / elementBytes;
     foldsAll = ranks == 2 || call.bytes() <= FOLD_ALL_BYTES;
     pieces.divide(call.count, elementBytes);
-    long rounds = pieces.perRank() * Math.ceilDiv(pieces.mostCount(), partCount);
+    long rounds = pieces.perRank() * Math.ceilDiv(pieces.maxCount(), partCount);
     putting.start(rounds);
     folding.start(rounds);
     taking.start(rounds);
