@@ -29,7 +29,6 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.fixtures.libraries.OnStandIn;
-import io.nccl4j.internal.OpenRanks;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -61,7 +60,8 @@ class NativeFailuresTest {
   private Buffer value;
 
   @BeforeEach
-  void open() {
+  void open() throws InterruptedException {
+    awaitNoConnectingRanks();
     StandIn.reset();
     backend = Backend.nccl();
     comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
@@ -367,12 +367,15 @@ class NativeFailuresTest {
     assertEquals(before, liveObjects());
   }
 
-  /** Waits until no init of an earlier test is stuck, since memory is kept as long as one is. */
-  private static void awaitNoOtherRanks() throws InterruptedException {
-    long start = System.nanoTime();
-    while (OpenRanks.several()) {
-      assertTrue(System.nanoTime() - start < 30_000_000_000L, "ranks are still open");
-      Thread.sleep(50);
+  /**
+   * Waits until the ranks of earlier tests connect no more. While several do, the memory of closed
+   * buffers is kept; the last one to end frees it, which changes the live objects.
+   */
+  private static void awaitNoConnectingRanks() throws InterruptedException {
+    for (Thread thread : Thread.getAllStackTraces().keySet()) {
+      if (thread.getName().equals("nccl4j-connect")) {
+        assertTrue(thread.join(Duration.ofSeconds(30)), thread + " is still running");
+      }
     }
   }
 
@@ -381,8 +384,7 @@ class NativeFailuresTest {
   }
 
   @Test
-  void streamIsDestroyedIfItsMemoryCannotBeFreed() throws InterruptedException {
-    awaitNoOtherRanks();
+  void streamIsDestroyedIfItsMemoryCannotBeFreed() {
     Map<String, Long> before = liveObjects();
     Stream fresh = comm.newStream();
     upload(fresh, 1);
