@@ -47,9 +47,10 @@ class WarmUpTest {
   @Test
   void bothFormsWarmUpBeforeTheirRow() {
     Command command = run("-w", "" + WARM_UPS);
+    // More than without it, below; how many fit into its time depends on the machine.
     int row = 1 + ITERATIONS + 1;
-    assertTrue(outOfPlace.get() > 5 * row, () -> outOfPlace + " operations out of place");
-    assertTrue(inPlace.get() > 5 * row, () -> inPlace + " operations in place");
+    assertTrue(outOfPlace.get() > WARM_UPS + row, () -> outOfPlace + " operations out of place");
+    assertTrue(inPlace.get() > row, () -> inPlace + " operations in place");
     assertEquals(1, jitLines(command), command.out());
   }
 
