@@ -251,12 +251,13 @@ public final class Communicator implements AutoCloseable {
 
   /**
    * Takes part in a reduce on a rank that is not the root, as {@link #reduce(Buffer, Buffer,
-   * ReduceOp, int, Stream)} does without a destination.
+   * ReduceOp, int, Stream)} does without a destination. C: {@code ncclReduce}.
    *
    * @param send this rank's data, {@code count} elements
    * @param op the operator that combines the elements
    * @param root the rank that receives the result; another rank than this one
    * @param stream the stream that orders the operation; a stream of this rank's device
+   * @throws IllegalArgumentException if this rank is the root
    */
   public void reduce(Buffer send, ReduceOp op, int root, Stream stream) {
     checkNotRoot(root, "recv");
@@ -368,11 +369,12 @@ public final class Communicator implements AutoCloseable {
 
   /**
    * Sends this rank's data to the root of a gather, as {@link #gather(Buffer, Buffer, int, Stream)}
-   * does on a rank that is not the root.
+   * does on a rank that is not the root. C: {@code ncclGather}.
    *
    * @param send this rank's data, {@code count} elements
    * @param root the rank that receives the data; another rank than this one
    * @param stream the stream that orders the operation; a stream of this rank's device
+   * @throws IllegalArgumentException if this rank is the root
    */
   public void gather(Buffer send, int root, Stream stream) {
     checkNotRoot(root, "recv");
@@ -414,11 +416,12 @@ public final class Communicator implements AutoCloseable {
 
   /**
    * Receives this rank's slice of a scatter, as {@link #scatter(Buffer, Buffer, int, Stream)} does
-   * on a rank that is not the root.
+   * on a rank that is not the root. C: {@code ncclScatter}.
    *
    * @param recv the destination of this rank's slice, {@code count} elements
    * @param root the rank that provides the data; another rank than this one
    * @param stream the stream that orders the operation; a stream of this rank's device
+   * @throws IllegalArgumentException if this rank is the root
    */
   public void scatter(Buffer recv, int root, Stream stream) {
     checkNotRoot(root, "send");

@@ -41,9 +41,9 @@ public abstract class Nccl4jException extends RuntimeException {
     super(message, cause);
   }
 
-  /** {@return what failed; never null} */
+  /** {@return what failed; never null, empty if no message was given} */
   @Override
   public String getMessage() {
-    return Objects.requireNonNull(super.getMessage());
+    return Objects.requireNonNullElse(super.getMessage(), "");
   }
 }

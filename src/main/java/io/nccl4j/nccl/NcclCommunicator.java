@@ -290,10 +290,11 @@ public final class NcclCommunicator {
   }
 
   /**
-   * Calls a function of NCCL that nccl4j does not offer, on the calling thread. No other thread can
-   * use the communicator during the call; a close waits for it. The call must not destroy, abort or
-   * keep the communicator. nccl4j does not see what it enqueues: its buffers and streams must stay
-   * open until that work has completed.
+   * Calls a function of NCCL that nccl4j does not offer, at once and on the calling platform
+   * thread, also within {@link io.nccl4j.Group#run}. No other thread can use the communicator
+   * during the call; a close waits for it. The call must not destroy, abort or keep the
+   * communicator. nccl4j does not see what it enqueues: its buffers and streams must stay open
+   * until that work has completed.
    *
    * @param function the function's name, for messages
    * @param call makes the call with the {@code ncclComm_t}, which is valid until it returns, and
