@@ -1,0 +1,108 @@
+/* Declarations shared by the files of the stand-in's CUDA runtime. */
+#ifndef NCCL4J_STANDIN_CUDART_H
+#define NCCL4J_STANDIN_CUDART_H
+
+#include "../standin.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#define MAX_DEVICES 64
+
+/* Every API function starts with ENTER and ends with RETURN. They count the call, apply faults, refuse calls from
+ * inside a host function, fail every call but those for versions if there is no device (which stands for a missing
+ * driver), and set the thread's last error. */
+#define ENTER(function)                                                                            \
+  do {                                                                                             \
+    cudaError_t entered = cuda_enter(&site_##function);                                            \
+    if (entered != cudaSuccess) return cuda_return(entered);                                       \
+  } while (0)
+#define RETURN(error) return cuda_return(error)
+
+cudaError_t cuda_enter(struct nccl4j_standin_site *site);
+cudaError_t cuda_return(cudaError_t error);
+
+/* True on a stream's worker while it runs a host function, where CUDA calls are not permitted. */
+extern _Thread_local bool in_host_function;
+
+/* ---- devices ---- */
+/* Stores the current device in *device, or returns an error if there is none. */
+cudaError_t device_current(int *device);
+bool device_valid(int device);
+uint64_t device_memory(void);
+void devices_reset(void);
+
+/* ---- completions: a point in a stream that others can wait for ---- */
+struct completion {
+  _Atomic int references;
+  pthread_mutex_t lock;
+  pthread_cond_t reached;
+  bool done;
+  cudaError_t error;
+  struct timespec time;
+};
+struct completion *completion_new(void);
+void completion_hold(struct completion *c);
+void completion_put(struct completion *c);
+void completion_signal(struct completion *c, cudaError_t error);
+cudaError_t completion_wait(struct completion *c);
+
+/* ---- streams ---- */
+struct capture;
+
+struct item;
+
+struct nccl4j_standin_stream {
+  struct nccl4j_standin_object object;
+  int device;
+  unsigned int flags;
+  int priority;
+  unsigned long long id;
+  bool legacy, owned_by_thread;
+
+  pthread_mutex_t lock;
+  pthread_cond_t more;     /* for the worker */
+  pthread_cond_t progress; /* for threads that synchronise */
+  struct item *head, *tail;
+  uint64_t submitted, completed;
+  int waiters;
+  bool working, closing;
+  cudaError_t error;
+
+  struct nccl4j_standin_stream *next, *previous; /* of all streams, under streams_lock */
+
+  struct capture *capture; /* under capture_lock */
+  struct node_set *frontier;
+};
+typedef struct nccl4j_standin_stream stream_t;
+
+/* Signals `c` after everything that the stream has now. */
+void stream_mark(stream_t *s, struct completion *c);
+cudaError_t stream_wait_for(stream_t *s, struct completion *c);
+/* Calls `then`, at once or on a worker, when everything that is pending now in any stream is complete. */
+void streams_after_pending(void (*then)(void *), void *argument);
+cudaError_t stream_synchronize(stream_t *s);
+/* Waits for the work that is enqueued now on the device (-1: on every device); other threads may enqueue more
+ * meanwhile. */
+cudaError_t device_synchronize(int device);
+bool stream_is_handle_default(cudaStream_t handle);
+/* Clears the errors of the default streams, which cannot be destroyed. */
+void streams_reset(void);
+
+/* ---- graphs and capture ---- */
+extern atomic_int captures_active;
+struct node_set;
+/* During a capture, makes the work a node and sets *captured. */
+cudaError_t capture_enqueue(stream_t *s, const struct nccl4j_standin_work *work, void *spec, bool *captured);
+/* The result of synchronising or querying a stream: if it is capturing, an error, and the capture is invalidated. */
+cudaError_t capture_forbids_wait(stream_t *s);
+cudaError_t capture_forbids_device_wait(int device);
+cudaError_t capture_forbids_legacy(const stream_t *s);
+cudaError_t capture_record(stream_t *s, unsigned long long *capture, struct node_set **nodes, bool *captured);
+cudaError_t capture_wait(stream_t *s, unsigned long long capture, struct node_set *nodes, bool *captured);
+cudaError_t capture_order(stream_t *earlier, stream_t *later, bool *captured);
+void capture_stream_gone(stream_t *s);
+void node_set_free(struct node_set *nodes);
+
+
+#endif

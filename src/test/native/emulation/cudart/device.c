@@ -1,0 +1,257 @@
+/*
+ * Devices: their number, the current device of a thread, properties, peers.
+ *
+ * The properties are what the Java tests need (compute capability 9.0, so that float8 reductions are allowed); the name
+ * says that there is no GPU.
+ */
+#include "cudart.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MULTIPROCESSORS 132
+#define DEFAULT_DEVICES 8
+#define DEFAULT_MEMORY (UINT64_C(16) << 30)
+
+STANDIN_SITE(cudaGetDeviceCount)
+STANDIN_SITE(cudaGetDevice)
+STANDIN_SITE(cudaSetDevice)
+STANDIN_SITE(cudaInitDevice)
+STANDIN_SITE(cudaSetDeviceFlags)
+STANDIN_SITE(cudaGetDeviceFlags)
+STANDIN_SITE(cudaGetDeviceProperties)
+STANDIN_SITE(cudaDeviceGetAttribute)
+STANDIN_SITE(cudaDeviceGetPCIBusId)
+STANDIN_SITE(cudaDeviceGetByPCIBusId)
+STANDIN_SITE(cudaDeviceCanAccessPeer)
+STANDIN_SITE(cudaDeviceEnablePeerAccess)
+STANDIN_SITE(cudaDeviceDisablePeerAccess)
+STANDIN_SITE(cudaDeviceGetP2PAttribute)
+STANDIN_SITE(cudaDeviceGetStreamPriorityRange)
+
+static atomic_int device_count = -1;
+static _Atomic uint64_t memory_bytes;
+static _Thread_local int current;
+static atomic_bool peers[MAX_DEVICES][MAX_DEVICES];
+static atomic_bool contexts[MAX_DEVICES];
+static atomic_int driver_version;
+
+void devices_reset(void) {
+  const char *count = getenv("NCCL4J_STANDIN_DEVICES"), *memory = getenv("NCCL4J_STANDIN_MEMORY");
+  int devices = count ? atoi(count) : DEFAULT_DEVICES;
+  atomic_store(&device_count, devices < 0 ? 0 : devices > MAX_DEVICES ? MAX_DEVICES : devices);
+  atomic_store(&memory_bytes, memory ? strtoull(memory, NULL, 0) : DEFAULT_MEMORY);
+  const char *driver = getenv("NCCL4J_STANDIN_DRIVER");
+  atomic_store(&driver_version, driver ? atoi(driver) : CUDART_VERSION);
+  for (int a = 0; a < MAX_DEVICES; a++) atomic_store(&contexts[a], false);
+  for (int a = 0; a < MAX_DEVICES; a++)
+    for (int b = 0; b < MAX_DEVICES; b++) atomic_store(&peers[a][b], false);
+}
+
+__attribute__((constructor)) static void devices_first(void) { devices_reset(); }
+
+int nccl4j_standin_set_devices(int count) {
+  if (count < 0 || count > MAX_DEVICES) return -1;
+  atomic_store(&device_count, count);
+  return 0;
+}
+
+void nccl4j_standin_set_memory(uint64_t bytes) { atomic_store(&memory_bytes, bytes); }
+uint64_t device_memory(void) { return atomic_load(&memory_bytes); }
+int nccl4j_standin_device_count(void) { return atomic_load(&device_count); }
+bool device_valid(int device) { return device >= 0 && device < nccl4j_standin_device_count(); }
+
+cudaError_t device_current(int *device) {
+  if (nccl4j_standin_device_count() == 0) return cudaErrorInsufficientDriver;
+  *device = device_valid(current) ? current : 0;
+  return cudaSuccess;
+}
+
+int nccl4j_standin_current_device(void) {
+  int device;
+  return device_current(&device) == cudaSuccess ? device : -1;
+}
+
+int nccl4j_standin_driver(void) { return atomic_load(&driver_version); }
+
+void nccl4j_standin_use_device(int device) {
+  if (device >= 0) atomic_store(&contexts[device], true);
+}
+
+int nccl4j_standin_context(int device) { return device_valid(device) ? atomic_load(&contexts[device]) : -1; }
+
+void nccl4j_standin_move_to_next_device(void) {
+  int device = nccl4j_standin_current_device();
+  if (device >= 0) current = (device + 1) % nccl4j_standin_device_count();
+}
+
+cudaError_t cudaGetDeviceCount(int *count) {
+  ENTER(cudaGetDeviceCount);
+  if (!count) RETURN(cudaErrorInvalidValue);
+  *count = nccl4j_standin_device_count();
+  RETURN(cudaSuccess);
+}
+
+cudaError_t cudaGetDevice(int *device) {
+  ENTER(cudaGetDevice);
+  if (!device) RETURN(cudaErrorInvalidValue);
+  RETURN(device_current(device));
+}
+
+cudaError_t cudaSetDevice(int device) {
+  ENTER(cudaSetDevice);
+  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
+  current = device;
+  nccl4j_standin_use_device(device);
+  RETURN(cudaSuccess);
+}
+
+cudaError_t cudaInitDevice(int device, unsigned int deviceFlags, unsigned int flags) {
+  (void)deviceFlags, (void)flags;
+  ENTER(cudaInitDevice);
+  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
+  nccl4j_standin_use_device(device);
+  RETURN(cudaSuccess);
+}
+
+cudaError_t cudaSetDeviceFlags(unsigned int flags) {
+  (void)flags;
+  ENTER(cudaSetDeviceFlags);
+  RETURN(cudaSuccess);
+}
+
+cudaError_t cudaGetDeviceFlags(unsigned int *flags) {
+  ENTER(cudaGetDeviceFlags);
+  if (!flags) RETURN(cudaErrorInvalidValue);
+  *flags = cudaDeviceScheduleAuto;
+  RETURN(cudaSuccess);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
+  ENTER(cudaGetDeviceProperties);
+  if (!properties) RETURN(cudaErrorInvalidValue);
+  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
+  *properties = (struct cudaDeviceProp){
+      .totalGlobalMem = device_memory(),
+      .sharedMemPerBlock = 49152,
+      .regsPerBlock = 65536,
+      .warpSize = 32,
+      .memPitch = INT_MAX,
+      .maxThreadsPerBlock = 1024,
+      .maxThreadsDim = {1024, 1024, 64},
+      .maxGridSize = {INT_MAX, 65535, 65535},
+      .totalConstMem = 65536,
+      .major = 9,
+      .minor = 0,
+      .textureAlignment = 512,
+      .multiProcessorCount = MULTIPROCESSORS,
+      .canMapHostMemory = 1,
+      .concurrentKernels = 1,
+      .pciBusID = device + 1,
+      .asyncEngineCount = 3,
+      .unifiedAddressing = 1,
+      .memoryBusWidth = 64,
+      .maxThreadsPerMultiProcessor = 2048,
+      .streamPrioritiesSupported = 1,
+      .managedMemory = 1,
+      .concurrentManagedAccess = 1,
+      .cooperativeLaunch = 1,
+      .hostRegisterSupported = 1,
+      .memoryPoolsSupported = 1,
+  };
+  snprintf(properties->name, sizeof properties->name, "nccl4j stand-in (no GPU)");
+  memcpy(properties->uuid.bytes, "nccl4j stand-in", 15);
+  properties->uuid.bytes[15] = (char)device;
+  RETURN(cudaSuccess);
+}
+
+static int attribute(enum cudaDeviceAttr attribute, int device) {
+  switch (attribute) {
+    case cudaDevAttrMaxThreadsPerBlock: return 1024;
+    case cudaDevAttrWarpSize: return 32;
+    case cudaDevAttrMultiProcessorCount: return MULTIPROCESSORS;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: return 2048;
+    case cudaDevAttrAsyncEngineCount: return 3;
+    case cudaDevAttrPciBusId: return device + 1;
+    case cudaDevAttrComputeCapabilityMajor: return 9;
+    case cudaDevAttrCanMapHostMemory:
+    case cudaDevAttrConcurrentKernels:
+    case cudaDevAttrUnifiedAddressing:
+    case cudaDevAttrStreamPrioritiesSupported:
+    case cudaDevAttrManagedMemory:
+    case cudaDevAttrConcurrentManagedAccess:
+    case cudaDevAttrCooperativeLaunch:
+    case cudaDevAttrHostRegisterSupported:
+    case cudaDevAttrMemoryPoolsSupported: return 1;
+    default: return 0;
+  }
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device) {
+  ENTER(cudaDeviceGetAttribute);
+  if (!value || attr < cudaDevAttrMaxThreadsPerBlock || attr >= cudaDevAttrMax) RETURN(cudaErrorInvalidValue);
+  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
+  *value = attribute(attr, device);
+  RETURN(cudaSuccess);
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device) {
+  ENTER(cudaDeviceGetPCIBusId);
+  if (!pciBusId || len < 13) RETURN(cudaErrorInvalidValue);
+  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
+  snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", (unsigned)device + 1);
+  RETURN(cudaSuccess);
+}
+
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *pciBusId) {
+  ENTER(cudaDeviceGetByPCIBusId);
+  unsigned domain, bus, slot, function = 0;
+  if (!device || !pciBusId) RETURN(cudaErrorInvalidValue);
+  if (sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) RETURN(cudaErrorInvalidValue);
+  if (domain != 0 || slot != 0 || !device_valid((int)bus - 1)) RETURN(cudaErrorInvalidDevice);
+  *device = (int)bus - 1;
+  RETURN(cudaSuccess);
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevice) {
+  ENTER(cudaDeviceCanAccessPeer);
+  if (!canAccessPeer) RETURN(cudaErrorInvalidValue);
+  if (!device_valid(device) || !device_valid(peerDevice)) RETURN(cudaErrorInvalidDevice);
+  *canAccessPeer = device != peerDevice;
+  RETURN(cudaSuccess);
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags) {
+  ENTER(cudaDeviceEnablePeerAccess);
+  int device;
+  cudaError_t error = device_current(&device);
+  if (error != cudaSuccess) RETURN(error);
+  if (flags != 0) RETURN(cudaErrorInvalidValue);
+  if (!device_valid(peerDevice) || peerDevice == device) RETURN(cudaErrorInvalidDevice);
+  RETURN(atomic_exchange(&peers[device][peerDevice], true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int peerDevice) {
+  ENTER(cudaDeviceDisablePeerAccess);
+  int device;
+  cudaError_t error = device_current(&device);
+  if (error != cudaSuccess) RETURN(error);
+  if (!device_valid(peerDevice)) RETURN(cudaErrorInvalidDevice);
+  RETURN(atomic_exchange(&peers[device][peerDevice], false) ? cudaSuccess : cudaErrorPeerAccessNotEnabled);
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, int srcDevice, int dstDevice) {
+  ENTER(cudaDeviceGetP2PAttribute);
+  if (!value) RETURN(cudaErrorInvalidValue);
+  if (!device_valid(srcDevice) || !device_valid(dstDevice) || srcDevice == dstDevice) RETURN(cudaErrorInvalidDevice);
+  *value = attr == cudaDevP2PAttrAccessSupported;
+  RETURN(cudaSuccess);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority) {
+  ENTER(cudaDeviceGetStreamPriorityRange);
+  if (leastPriority) *leastPriority = 0;
+  if (greatestPriority) *greatestPriority = -5;
+  RETURN(cudaSuccess);
+}

@@ -1,0 +1,221 @@
+/*
+ * Events. Recording creates a completion and enqueues its signal in the stream. A wait uses the completion that is
+ * current when it begins, so a later record does not affect it. An event recorded during a capture refers to graph
+ * nodes instead.
+ */
+#include "cudart.h"
+
+#include <stdlib.h>
+
+STANDIN_SITE(cudaEventCreate)
+STANDIN_SITE(cudaEventCreateWithFlags)
+STANDIN_SITE(cudaEventDestroy)
+STANDIN_SITE(cudaEventRecord)
+STANDIN_SITE(cudaEventRecordWithFlags)
+STANDIN_SITE(cudaEventQuery)
+STANDIN_SITE(cudaEventSynchronize)
+STANDIN_SITE(cudaEventElapsedTime)
+STANDIN_SITE(cudaStreamWaitEvent)
+
+typedef struct {
+  struct nccl4j_standin_object object;
+  int device;
+  unsigned int flags;
+  pthread_mutex_t lock;
+  struct completion *completion; /* of the last record; NULL if there was none, or during a capture */
+  unsigned long long capture;
+  struct node_set *nodes;
+} event_t;
+
+static void event_destroy(void *object) {
+  event_t *e = object;
+  completion_put(e->completion);
+  node_set_free(e->nodes);
+  pthread_mutex_destroy(&e->lock);
+  free(e);
+}
+
+static cudaError_t event_create(cudaEvent_t *event, unsigned int flags) {
+  const unsigned int known = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
+  int device;
+  if (!event || (flags & ~known)) return cudaErrorInvalidValue;
+  if ((flags & cudaEventInterprocess) && !(flags & cudaEventDisableTiming)) return cudaErrorInvalidValue;
+  cudaError_t error = device_current(&device);
+  if (error != cudaSuccess) return error;
+  event_t *e = calloc(1, sizeof *e);
+  e->device = device;
+  e->flags = flags;
+  pthread_mutex_init(&e->lock, NULL);
+  object_add(e, KIND_EVENT, event_destroy);
+  *event = (cudaEvent_t)e;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+  ENTER(cudaEventCreate);
+  RETURN(event_create(event, cudaEventDefault));
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
+  ENTER(cudaEventCreateWithFlags);
+  RETURN(event_create(event, flags));
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  ENTER(cudaEventDestroy);
+  if (!object_retire(event, KIND_EVENT)) RETURN(cudaErrorInvalidResourceHandle);
+  object_put(event);
+  RETURN(cudaSuccess);
+}
+
+/* Takes ownership of the completion and the nodes. */
+static void event_recorded(event_t *e, struct completion *c, unsigned long long capture, struct node_set *nodes) {
+  pthread_mutex_lock(&e->lock);
+  struct completion *old = e->completion;
+  struct node_set *old_nodes = e->nodes;
+  e->completion = c;
+  e->capture = capture;
+  e->nodes = nodes;
+  pthread_mutex_unlock(&e->lock);
+  completion_put(old);
+  node_set_free(old_nodes);
+}
+
+static cudaError_t record(event_t *e, stream_t *s) {
+  if (e->device != s->device) return cudaErrorInvalidResourceHandle;
+  if (atomic_load(&captures_active)) {
+    bool captured;
+    unsigned long long capture;
+    struct node_set *nodes;
+    cudaError_t error = capture_record(s, &capture, &nodes, &captured);
+    if (error != cudaSuccess) return error;
+    if (captured) {
+      event_recorded(e, NULL, capture, nodes);
+      return cudaSuccess;
+    }
+  }
+  struct completion *c = completion_new();
+  stream_mark(s, c);
+  event_recorded(e, c, 0, NULL);
+  return cudaSuccess;
+}
+
+static cudaError_t event_record(cudaEvent_t event, cudaStream_t stream) {
+  event_t *e = object_get(event, KIND_EVENT);
+  if (!e) return cudaErrorInvalidResourceHandle;
+  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
+  cudaError_t error = s ? record(e, s) : cudaErrorInvalidResourceHandle;
+  if (s) object_put(s);
+  object_put(e);
+  return error;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  ENTER(cudaEventRecord);
+  RETURN(event_record(event, stream));
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
+  ENTER(cudaEventRecordWithFlags);
+  if (flags & ~(unsigned)cudaEventRecordExternal) RETURN(cudaErrorInvalidValue);
+  if (flags == cudaEventRecordExternal) RETURN(cudaErrorNotSupported);
+  RETURN(event_record(event, stream));
+}
+
+static struct completion *current_completion(event_t *e, bool *captured) {
+  pthread_mutex_lock(&e->lock);
+  struct completion *c = e->completion;
+  if (c) completion_hold(c);
+  *captured = e->nodes != NULL;
+  pthread_mutex_unlock(&e->lock);
+  return c;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  ENTER(cudaEventQuery);
+  event_t *e = object_get(event, KIND_EVENT);
+  if (!e) RETURN(cudaErrorInvalidResourceHandle);
+  cudaError_t error = nccl4j_standin_unsafe();
+  bool captured;
+  struct completion *c = current_completion(e, &captured);
+  if (error == cudaSuccess && captured) error = cudaErrorCapturedEvent;
+  if (c && error == cudaSuccess) {
+    pthread_mutex_lock(&c->lock);
+    error = c->done ? c->error : cudaErrorNotReady;
+    pthread_mutex_unlock(&c->lock);
+  }
+  completion_put(c);
+  object_put(e);
+  RETURN(error);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  ENTER(cudaEventSynchronize);
+  event_t *e = object_get(event, KIND_EVENT);
+  if (!e) RETURN(cudaErrorInvalidResourceHandle);
+  cudaError_t error = nccl4j_standin_unsafe();
+  bool captured;
+  struct completion *c = current_completion(e, &captured);
+  if (error == cudaSuccess && captured) error = cudaErrorCapturedEvent;
+  if (c && error == cudaSuccess) error = completion_wait(c);
+  completion_put(c);
+  object_put(e);
+  RETURN(error);
+}
+
+static cudaError_t time_of(event_t *e, struct timespec *time) {
+  bool captured;
+  struct completion *c = current_completion(e, &captured);
+  cudaError_t error = cudaErrorInvalidResourceHandle; /* never recorded */
+  if (captured) error = cudaErrorCapturedEvent;
+  if (c && !(e->flags & cudaEventDisableTiming)) {
+    pthread_mutex_lock(&c->lock);
+    error = c->done ? c->error : cudaErrorNotReady;
+    *time = c->time;
+    pthread_mutex_unlock(&c->lock);
+  }
+  completion_put(c);
+  return error;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+  ENTER(cudaEventElapsedTime);
+  if (!ms) RETURN(cudaErrorInvalidValue);
+  event_t *a = object_get(start, KIND_EVENT), *b = object_get(end, KIND_EVENT);
+  struct timespec from = {0}, to = {0};
+  cudaError_t error = a && b ? cudaSuccess : cudaErrorInvalidResourceHandle;
+  if (error == cudaSuccess) error = time_of(a, &from);
+  if (error == cudaSuccess) error = time_of(b, &to);
+  if (error == cudaSuccess)
+    *ms = (float)((double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6);
+  if (a) object_put(a);
+  if (b) object_put(b);
+  RETURN(error);
+}
+
+static cudaError_t wait_event(stream_t *s, event_t *e) {
+  pthread_mutex_lock(&e->lock);
+  struct completion *c = e->completion;
+  if (c) completion_hold(c);
+  unsigned long long capture = e->capture;
+  struct node_set *nodes = e->nodes;
+  bool captured = false;
+  cudaError_t error = cudaSuccess;
+  if (atomic_load(&captures_active) || nodes) error = capture_wait(s, capture, nodes, &captured);
+  pthread_mutex_unlock(&e->lock);
+  if (c && !captured && error == cudaSuccess) error = stream_wait_for(s, c);
+  completion_put(c);
+  return error;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
+  ENTER(cudaStreamWaitEvent);
+  if (flags & ~(unsigned)cudaEventWaitExternal) RETURN(cudaErrorInvalidValue);
+  event_t *e = object_get(event, KIND_EVENT);
+  if (!e) RETURN(cudaErrorInvalidResourceHandle);
+  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
+  cudaError_t error = s ? wait_event(s, e) : cudaErrorInvalidResourceHandle;
+  if (s) object_put(s);
+  object_put(e);
+  RETURN(error);
+}
