@@ -182,6 +182,17 @@ cudaError_t nccl4j_standin_unsafe(void);
 /* Returns this thread's current device without counting a call; a negative number if there is none. */
 int nccl4j_standin_current_device(void);
 int nccl4j_standin_device_count(void);
+/* The PCI bus id of a device; its function is 0. */
+struct nccl4j_standin_bus_id {
+  unsigned domain, bus, slot;
+};
+struct nccl4j_standin_bus_id nccl4j_standin_bus_id(int device);
+/* Whether the text is a bus id, such as 0000:1b:00.0; stores it. */
+bool nccl4j_standin_bus_parse(const char *text, struct nccl4j_standin_bus_id *id);
+/* Returns the device with that bus id, -1 for none. */
+int nccl4j_standin_bus_device(const struct nccl4j_standin_bus_id *id);
+/* Returns the number of NVLinks of each device. */
+int nccl4j_standin_nvlinks(void);
 void nccl4j_standin_move_to_next_device(void);
 /* Creates the device's primary context, as every use of the device does; ignores a negative number. */
 void nccl4j_standin_use_device(int device);

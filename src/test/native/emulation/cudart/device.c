@@ -148,7 +148,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
       .multiProcessorCount = MULTIPROCESSORS,
       .canMapHostMemory = 1,
       .concurrentKernels = 1,
-      .pciBusID = device + 1,
+      .pciBusID = (int)nccl4j_standin_bus_id(device).bus,
+      .pciDeviceID = (int)nccl4j_standin_bus_id(device).slot,
+      .pciDomainID = (int)nccl4j_standin_bus_id(device).domain,
       .asyncEngineCount = 3,
       .unifiedAddressing = 1,
       .memoryBusWidth = 64,
@@ -173,7 +175,9 @@ static int attribute(enum cudaDeviceAttr attribute, int device) {
     case cudaDevAttrMultiProcessorCount: return MULTIPROCESSORS;
     case cudaDevAttrMaxThreadsPerMultiProcessor: return 2048;
     case cudaDevAttrAsyncEngineCount: return 3;
-    case cudaDevAttrPciBusId: return device + 1;
+    case cudaDevAttrPciBusId: return (int)nccl4j_standin_bus_id(device).bus;
+    case cudaDevAttrPciDeviceId: return (int)nccl4j_standin_bus_id(device).slot;
+    case cudaDevAttrPciDomainId: return (int)nccl4j_standin_bus_id(device).domain;
     case cudaDevAttrComputeCapabilityMajor: return 9;
     case cudaDevAttrCanMapHostMemory:
     case cudaDevAttrConcurrentKernels:
@@ -200,17 +204,18 @@ cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device) {
   ENTER(cudaDeviceGetPCIBusId);
   if (!pciBusId || len < 13) RETURN(cudaErrorInvalidValue);
   if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
-  snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", (unsigned)device + 1);
+  struct nccl4j_standin_bus_id id = nccl4j_standin_bus_id(device);
+  snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", id.domain, id.bus, id.slot);
   RETURN(cudaSuccess);
 }
 
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *pciBusId) {
   ENTER(cudaDeviceGetByPCIBusId);
-  unsigned domain, bus, slot, function = 0;
-  if (!device || !pciBusId) RETURN(cudaErrorInvalidValue);
-  if (sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) RETURN(cudaErrorInvalidValue);
-  if (domain != 0 || slot != 0 || !device_valid((int)bus - 1)) RETURN(cudaErrorInvalidDevice);
-  *device = (int)bus - 1;
+  struct nccl4j_standin_bus_id id;
+  if (!device || !pciBusId || !nccl4j_standin_bus_parse(pciBusId, &id)) RETURN(cudaErrorInvalidValue);
+  int found = nccl4j_standin_bus_device(&id);
+  if (found < 0) RETURN(cudaErrorInvalidDevice);
+  *device = found;
   RETURN(cudaSuccess);
 }
 
