@@ -160,6 +160,7 @@ struct nccl4j_standin_work {
   void (*end)(void *execution);
   void (*release)(void *spec);
   bool always; /* runs even on a failed stream */
+  enum cudaGraphNodeType type; /* of the node, if it is captured */
 };
 
 struct nccl4j_standin_stream;

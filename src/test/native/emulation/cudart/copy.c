@@ -34,7 +34,10 @@ static void transfer_release(void *spec) {
   free(spec);
 }
 
-static const struct nccl4j_standin_work transfer_work = {.start = transfer_start, .release = transfer_release};
+static const struct nccl4j_standin_work copy_work = {
+    .start = transfer_start, .release = transfer_release, .type = cudaGraphNodeTypeMemcpy};
+static const struct nccl4j_standin_work set_work = {
+    .start = transfer_start, .release = transfer_release, .type = cudaGraphNodeTypeMemset};
 
 enum side { HOST_SIDE, DEVICE_SIDE, ANY_SIDE };
 
@@ -58,7 +61,7 @@ static cudaError_t enqueue_transfer(cudaStream_t stream, struct transfer t, bool
     if (spec->staged) memcpy(spec->staged, t.from, t.bytes);
     else wait = true;
   }
-  cudaError_t error = nccl4j_standin_enqueue(s, &transfer_work, spec);
+  cudaError_t error = nccl4j_standin_enqueue(s, t.from ? &copy_work : &set_work, spec);
   if (error == cudaSuccess && wait && !capturing) error = stream_synchronize(s);
   object_put(s);
   return error;
