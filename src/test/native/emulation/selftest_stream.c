@@ -4,7 +4,6 @@
 #include "kernels/kernel.h"
 
 #include <cuda.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
