@@ -35,7 +35,8 @@ int nccl4j_standin_fail(const char *function, int result, int nth);
 int64_t nccl4j_standin_calls(const char *function);
 
 /* Returns the live objects of the kind memory, pinned, stream, event, communicator, redop, graph, registration, window,
- * thread (a thread of the stand-in, which may briefly outlive its stream), or user object; -1 for an unknown kind. */
+ * pool, physical, reservation, mapping, user object, or thread (a thread of the stand-in, which may briefly outlive its
+ * stream); -1 for an unknown kind. */
 int64_t nccl4j_standin_live(const char *kind);
 
 /* Gives the stream a sticky error, as a failed kernel would: queued work is skipped. Returns 0, or -1 for no such
@@ -131,6 +132,10 @@ enum nccl4j_standin_kind {
   KIND_WINDOW,
   KIND_THREAD,
   KIND_GRAPH_EXEC, /* looked up separately, counted with KIND_GRAPH */
+  KIND_POOL,
+  KIND_PHYSICAL,    /* an allocation of cuMemCreate or cuMemImportFromShareableHandle */
+  KIND_RESERVATION, /* an address range of cuMemAddressReserve */
+  KIND_MAPPING,     /* a range of cuMemMap or cudaIpcOpenMemHandle */
   KIND_USER_OBJECT,
   KIND_COUNT
 };

@@ -34,6 +34,11 @@ cudaError_t device_current(int *device);
 bool device_valid(int device);
 uint64_t device_memory(void);
 void devices_reset(void);
+/* Makes the device this thread's current one, as cudaSetDevice does. */
+cudaError_t device_select(int device);
+/* The attributes of the runtime and of the driver have the same numbers. */
+cudaError_t device_attribute(int *value, int attribute, int device);
+void device_uuid(int device, char uuid[16]);
 
 /* ---- completions: a point in a stream that others can wait for ---- */
 struct completion {

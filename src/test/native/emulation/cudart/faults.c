@@ -164,11 +164,24 @@ void nccl4j_standin_reset(void) {
 
 /* ---- live objects ---- */
 
+/* No name: counted as another kind. */
 static const char *const kind_names[KIND_COUNT] = {
-    [KIND_MEMORY] = "memory", [KIND_PINNED] = "pinned", [KIND_STREAM] = "stream", [KIND_EVENT] = "event",
-    [KIND_COMMUNICATOR] = "communicator", [KIND_REDOP] = "redop", [KIND_GRAPH] = "graph",
-    [KIND_REGISTRATION] = "registration", [KIND_WINDOW] = "window", [KIND_THREAD] = "thread",
-    [KIND_USER_OBJECT] = "user object"};
+    [KIND_MEMORY] = "memory",
+    [KIND_PINNED] = "pinned",
+    [KIND_STREAM] = "stream",
+    [KIND_EVENT] = "event",
+    [KIND_COMMUNICATOR] = "communicator",
+    [KIND_REDOP] = "redop",
+    [KIND_GRAPH] = "graph",
+    [KIND_REGISTRATION] = "registration",
+    [KIND_WINDOW] = "window",
+    [KIND_THREAD] = "thread",
+    [KIND_POOL] = "pool",
+    [KIND_PHYSICAL] = "physical",
+    [KIND_RESERVATION] = "reservation",
+    [KIND_MAPPING] = "mapping",
+    [KIND_USER_OBJECT] = "user object",
+};
 static _Atomic int64_t live[KIND_COUNT];
 
 void nccl4j_standin_count(enum nccl4j_standin_kind kind, int delta) {
