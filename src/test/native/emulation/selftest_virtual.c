@@ -149,6 +149,7 @@ static void host_memory(void) {
   CUmemAllocationProp found;
   OK(cu.properties(&found, imported));
   CHECK(found.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA);
+  CHECK(nccl4j_standin_live("physical") == 1); /* the same memory */
   OK(cu.release(imported));
   OK(cu.unmap(base, granularity));
   OK(cu.release(handle));
