@@ -22,6 +22,9 @@
 cudaError_t cuda_enter(struct nccl4j_standin_site *site);
 cudaError_t cuda_return(cudaError_t error);
 
+/* Ends the process with a message: a call, or a use of one, that is not emulated. */
+_Noreturn __attribute__((format(printf, 1, 2))) void not_emulated(const char *format, ...);
+
 /* True on a stream's worker while it runs a host function, where CUDA calls are not permitted. */
 extern _Thread_local bool in_host_function;
 
@@ -31,6 +34,11 @@ cudaError_t device_current(int *device);
 bool device_valid(int device);
 uint64_t device_memory(void);
 void devices_reset(void);
+/* Makes the device this thread's current one, as cudaSetDevice does. */
+cudaError_t device_select(int device);
+/* The attributes of the runtime and of the driver have the same numbers. */
+cudaError_t device_attribute(int *value, int attribute, int device);
+void device_uuid(int device, char uuid[16]);
 
 /* ---- completions: a point in a stream that others can wait for ---- */
 struct completion {
@@ -47,7 +55,13 @@ void completion_put(struct completion *c);
 void completion_signal(struct completion *c, cudaError_t error);
 cudaError_t completion_wait(struct completion *c);
 
+/* Pauses between polls that found nothing to do; *polls is 0 at first, and again after progress. */
+void poll_pause(unsigned int *polls);
+
 /* ---- streams ---- */
+/* The error of this worker's stream, for work that runs even on a failed stream. */
+extern _Thread_local cudaError_t stream_error;
+
 struct capture;
 
 struct item;
@@ -88,6 +102,9 @@ cudaError_t device_synchronize(int device);
 bool stream_is_handle_default(cudaStream_t handle);
 /* Clears the errors of the default streams, which cannot be destroyed. */
 void streams_reset(void);
+
+/* ---- events ---- */
+cudaError_t event_record(cudaEvent_t event, stream_t *s);
 
 /* ---- graphs and capture ---- */
 extern atomic_int captures_active;

@@ -100,26 +100,31 @@ static cudaError_t record(event_t *e, stream_t *s) {
   return cudaSuccess;
 }
 
-static cudaError_t event_record(cudaEvent_t event, cudaStream_t stream) {
+cudaError_t event_record(cudaEvent_t event, stream_t *s) {
   event_t *e = object_get(event, KIND_EVENT);
   if (!e) return cudaErrorInvalidResourceHandle;
-  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  cudaError_t error = s ? record(e, s) : cudaErrorInvalidResourceHandle;
-  if (s) object_put(s);
+  cudaError_t error = record(e, s);
   object_put(e);
+  return error;
+}
+
+static cudaError_t record_in(cudaEvent_t event, cudaStream_t stream) {
+  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
+  cudaError_t error = s ? event_record(event, s) : cudaErrorInvalidResourceHandle;
+  if (s) object_put(s);
   return error;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   ENTER(cudaEventRecord);
-  RETURN(event_record(event, stream));
+  RETURN(record_in(event, stream));
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
   ENTER(cudaEventRecordWithFlags);
   if (flags & ~(unsigned)cudaEventRecordExternal) RETURN(cudaErrorInvalidValue);
   if (flags == cudaEventRecordExternal) RETURN(cudaErrorNotSupported);
-  RETURN(event_record(event, stream));
+  RETURN(record_in(event, stream));
 }
 
 static struct completion *current_completion(event_t *e, bool *captured) {

@@ -164,8 +164,23 @@ void nccl4j_standin_reset(void) {
 
 /* ---- live objects ---- */
 
-static const char *const kind_names[] = {"memory", "pinned", "stream",       "event", "communicator",
-                                         "redop",  "graph",  "registration", "window", "thread"};
+/* No name: counted as another kind. */
+static const char *const kind_names[KIND_COUNT] = {
+    [KIND_MEMORY] = "memory",
+    [KIND_PINNED] = "pinned",
+    [KIND_STREAM] = "stream",
+    [KIND_EVENT] = "event",
+    [KIND_COMMUNICATOR] = "communicator",
+    [KIND_REDOP] = "redop",
+    [KIND_GRAPH] = "graph",
+    [KIND_REGISTRATION] = "registration",
+    [KIND_WINDOW] = "window",
+    [KIND_THREAD] = "thread",
+    [KIND_POOL] = "pool",
+    [KIND_PHYSICAL] = "physical",
+    [KIND_RESERVATION] = "reservation",
+    [KIND_MAPPING] = "mapping",
+};
 static _Atomic int64_t live[KIND_COUNT];
 
 void nccl4j_standin_count(enum nccl4j_standin_kind kind, int delta) {
@@ -173,8 +188,8 @@ void nccl4j_standin_count(enum nccl4j_standin_kind kind, int delta) {
 }
 
 int64_t nccl4j_standin_live(const char *kind) {
-  for (size_t k = 0; kind && k < sizeof kind_names / sizeof *kind_names; k++)
-    if (strcmp(kind, kind_names[k]) == 0) return atomic_load(&live[k]);
+  for (size_t k = 0; kind && k < KIND_COUNT; k++)
+    if (kind_names[k] && strcmp(kind, kind_names[k]) == 0) return atomic_load(&live[k]);
   return -1;
 }
 

@@ -19,8 +19,6 @@ STANDIN_SITE(cudaStreamGetFlags)
 STANDIN_SITE(cudaStreamGetPriority)
 STANDIN_SITE(cudaStreamGetDevice)
 STANDIN_SITE(cudaStreamGetId)
-STANDIN_SITE(cudaStreamAddCallback)
-STANDIN_SITE(cudaLaunchHostFunc)
 STANDIN_SITE(cudaDeviceSynchronize)
 STANDIN_SITE(cudaDeviceReset)
 
@@ -35,44 +33,9 @@ static stream_t *streams;
 static stream_t *legacy_streams[MAX_DEVICES];
 static _Atomic unsigned long long last_id;
 
-/* The error of this worker's stream, for work that runs even on a failed stream. */
-static _Thread_local cudaError_t stream_error;
+_Thread_local cudaError_t stream_error;
 
-/* ---- completions ---- */
-
-struct completion *completion_new(void) {
-  struct completion *c = calloc(1, sizeof *c);
-  atomic_init(&c->references, 1);
-  pthread_mutex_init(&c->lock, NULL);
-  pthread_cond_init(&c->reached, NULL);
-  return c;
-}
-
-void completion_hold(struct completion *c) { atomic_fetch_add(&c->references, 1); }
-
-void completion_put(struct completion *c) {
-  if (!c || atomic_fetch_sub(&c->references, 1) > 1) return;
-  pthread_mutex_destroy(&c->lock);
-  pthread_cond_destroy(&c->reached);
-  free(c);
-}
-
-void completion_signal(struct completion *c, cudaError_t error) {
-  pthread_mutex_lock(&c->lock);
-  c->done = true;
-  c->error = error;
-  clock_gettime(CLOCK_MONOTONIC, &c->time);
-  pthread_cond_broadcast(&c->reached);
-  pthread_mutex_unlock(&c->lock);
-}
-
-cudaError_t completion_wait(struct completion *c) {
-  pthread_mutex_lock(&c->lock);
-  while (!c->done) pthread_cond_wait(&c->reached, &c->lock);
-  cudaError_t error = c->error;
-  pthread_mutex_unlock(&c->lock);
-  return error;
-}
+/* ---- completions as work ---- */
 
 static cudaError_t signal_start(void *completion) {
   completion_signal(completion, stream_error);
@@ -587,51 +550,4 @@ int nccl4j_standin_fail_stream(cudaStream_t stream, int error) {
   pthread_mutex_unlock(&s->lock);
   object_put(s);
   return 0;
-}
-
-/* ---- host functions ---- */
-
-struct host_call {
-  cudaHostFn_t function;
-  cudaStreamCallback_t callback;
-  cudaStream_t stream;
-  void *data;
-};
-
-static cudaError_t host_call_finish(void *spec) {
-  struct host_call *call = spec;
-  in_host_function = true;
-  if (call->function) call->function(call->data);
-  else call->callback(call->stream, stream_error, call->data);
-  in_host_function = false;
-  return cudaSuccess;
-}
-
-static const struct nccl4j_standin_work host_function_work = {.finish = host_call_finish, .release = free};
-static const struct nccl4j_standin_work callback_work = {
-    .finish = host_call_finish, .release = free, .always = true};
-
-static cudaError_t enqueue_host_call(cudaStream_t stream, const struct nccl4j_standin_work *work,
-                                     struct host_call call) {
-  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) return cudaErrorInvalidResourceHandle;
-  struct host_call *spec = malloc(sizeof *spec);
-  *spec = call;
-  cudaError_t error = nccl4j_standin_enqueue(s, work, spec);
-  object_put(s);
-  return error;
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData) {
-  ENTER(cudaLaunchHostFunc);
-  if (!fn) RETURN(cudaErrorInvalidValue);
-  RETURN(enqueue_host_call(stream, &host_function_work, (struct host_call){.function = fn, .data = userData}));
-}
-
-cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void *userData,
-                                  unsigned int flags) {
-  ENTER(cudaStreamAddCallback);
-  if (!callback || flags != 0) RETURN(cudaErrorInvalidValue);
-  struct host_call call = {.callback = callback, .stream = stream, .data = userData};
-  RETURN(enqueue_host_call(stream, &callback_work, call));
 }

@@ -1,0 +1,147 @@
+/*
+ * Copying and setting memory. Transfers run in stream order; pageable sources are staged when the call is made.
+ */
+#include "cudart.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+STANDIN_SITE(cudaMemcpy)
+STANDIN_SITE(cudaMemcpyAsync)
+STANDIN_SITE(cudaMemcpyPeer)
+STANDIN_SITE(cudaMemcpyPeerAsync)
+STANDIN_SITE(cudaMemset)
+STANDIN_SITE(cudaMemsetAsync)
+
+struct transfer {
+  void *to;
+  const void *from; /* NULL: set to `value` */
+  int value;
+  size_t bytes;
+  void *staged; /* a copy of pageable memory, made when the transfer is enqueued */
+};
+
+static cudaError_t transfer_start(void *spec) {
+  struct transfer *t = spec;
+  if (t->staged) memcpy(t->to, t->staged, t->bytes);
+  else if (t->from) memmove(t->to, t->from, t->bytes);
+  else memset(t->to, t->value, t->bytes);
+  return cudaSuccess;
+}
+
+static void transfer_release(void *spec) {
+  free(((struct transfer *)spec)->staged);
+  free(spec);
+}
+
+static const struct nccl4j_standin_work copy_work = {
+    .start = transfer_start, .release = transfer_release, .type = cudaGraphNodeTypeMemcpy};
+static const struct nccl4j_standin_work set_work = {
+    .start = transfer_start, .release = transfer_release, .type = cudaGraphNodeTypeMemset};
+
+enum side { HOST_SIDE, DEVICE_SIDE, ANY_SIDE };
+
+static cudaError_t check_side(const void *pointer, size_t bytes, enum side side, bool *pageable) {
+  int device = nccl4j_standin_memory_device(pointer);
+  *pageable = device == -2;
+  if (!pointer) return cudaErrorInvalidValue;
+  if (*pageable) return side == DEVICE_SIDE ? cudaErrorInvalidValue : cudaSuccess;
+  if (side == HOST_SIDE && device >= 0) return cudaErrorInvalidValue;
+  return nccl4j_standin_reachable(pointer, bytes) ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+static cudaError_t enqueue_transfer(cudaStream_t stream, struct transfer t, bool wait, bool stage) {
+  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
+  if (!s) return cudaErrorInvalidResourceHandle;
+  bool capturing = nccl4j_standin_stream_capture(s) != 0;
+  struct transfer *spec = malloc(sizeof *spec);
+  *spec = t;
+  if (stage && !wait && !capturing) {
+    spec->staged = malloc(t.bytes);
+    if (spec->staged) memcpy(spec->staged, t.from, t.bytes);
+    else wait = true;
+  }
+  cudaError_t error = nccl4j_standin_enqueue(s, t.from ? &copy_work : &set_work, spec);
+  if (error == cudaSuccess && wait && !capturing) error = stream_synchronize(s);
+  object_put(s);
+  return error;
+}
+
+static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream,
+                        bool wait) {
+  static const enum side from_side[] = {HOST_SIDE, HOST_SIDE, DEVICE_SIDE, DEVICE_SIDE, ANY_SIDE};
+  static const enum side to_side[] = {HOST_SIDE, DEVICE_SIDE, HOST_SIDE, DEVICE_SIDE, ANY_SIDE};
+  bool from_pageable, to_pageable;
+  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
+  if (bytes == 0) return cudaSuccess;
+  cudaError_t error = check_side(to, bytes, to_side[kind], &to_pageable);
+  if (error == cudaSuccess) error = check_side(from, bytes, from_side[kind], &from_pageable);
+  if (error != cudaSuccess) return error;
+  struct transfer t = {.to = to, .from = from, .bytes = bytes};
+  return enqueue_transfer(stream, t, wait || to_pageable, from_pageable);
+}
+
+/* The synchronous forms use the legacy stream, and are refused during a capture. */
+static cudaError_t synchronous_allowed(void) {
+  stream_t *legacy = nccl4j_standin_stream_get(cudaStreamLegacy, nccl4j_standin_current_device());
+  if (!legacy) return cudaErrorInsufficientDriver;
+  cudaError_t error = capture_forbids_legacy(legacy);
+  object_put(legacy);
+  return error == cudaSuccess ? nccl4j_standin_unsafe() : error;
+}
+
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
+  ENTER(cudaMemcpy);
+  cudaError_t error = synchronous_allowed();
+  RETURN(error == cudaSuccess ? copy(dst, src, count, kind, cudaStreamLegacy, true) : error);
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream) {
+  ENTER(cudaMemcpyAsync);
+  RETURN(copy(dst, src, count, kind, stream, false));
+}
+
+static cudaError_t check_peer(const void *pointer, int device) {
+  if (!device_valid(device)) return cudaErrorInvalidDevice;
+  int owner = nccl4j_standin_memory_device(pointer);
+  return owner == device || owner == -1 ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+static cudaError_t copy_peer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count,
+                             cudaStream_t stream, bool wait) {
+  if (count == 0) return cudaSuccess;
+  cudaError_t error = check_peer(dst, dstDevice);
+  if (error == cudaSuccess) error = check_peer(src, srcDevice);
+  return error == cudaSuccess ? copy(dst, src, count, cudaMemcpyDeviceToDevice, stream, wait) : error;
+}
+
+cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count) {
+  ENTER(cudaMemcpyPeer);
+  cudaError_t error = synchronous_allowed();
+  RETURN(error == cudaSuccess ? copy_peer(dst, dstDevice, src, srcDevice, count, cudaStreamLegacy, true) : error);
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count,
+                                cudaStream_t stream) {
+  ENTER(cudaMemcpyPeerAsync);
+  RETURN(copy_peer(dst, dstDevice, src, srcDevice, count, stream, false));
+}
+
+static cudaError_t set(void *pointer, int value, size_t bytes, cudaStream_t stream, bool wait) {
+  bool pageable;
+  if (bytes == 0) return cudaSuccess;
+  cudaError_t error = check_side(pointer, bytes, DEVICE_SIDE, &pageable);
+  if (error != cudaSuccess) return error;
+  return enqueue_transfer(stream, (struct transfer){.to = pointer, .value = value, .bytes = bytes}, wait, false);
+}
+
+cudaError_t cudaMemset(void *devPtr, int value, size_t count) {
+  ENTER(cudaMemset);
+  cudaError_t error = synchronous_allowed();
+  RETURN(error == cudaSuccess ? set(devPtr, value, count, cudaStreamLegacy, true) : error);
+}
+
+cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream) {
+  ENTER(cudaMemsetAsync);
+  RETURN(set(devPtr, value, count, stream, false));
+}
