@@ -131,13 +131,13 @@ struct world {
   struct communicator *communicators[RANKS_MOST];
 };
 
-static void *zeroed(size_t bytes) {
+static inline void *zeroed(size_t bytes) {
   void *memory = calloc(1, bytes ? bytes : 1);
   CHECK(memory != NULL);
   return memory;
 }
 
-static void connect_ranks(struct connection *send, struct connection *receive) {
+static inline void connect_ranks(struct connection *send, struct connection *receive) {
   receive->buffers[LL] = zeroed(SLOTS * STEP_LL);
   receive->buffers[LL128] = zeroed(SLOTS * STEP_LL128);
   receive->buffers[SIMPLE] = zeroed(SLOTS * STEP_SIMPLE);
@@ -148,7 +148,7 @@ static void connect_ranks(struct connection *send, struct connection *receive) {
   *send = *receive;
 }
 
-static void disconnect(struct connection *receive) {
+static inline void disconnect(struct connection *receive) {
   for (int i = 0; i < 3; i++) free(receive->buffers[i]);
   free(receive->tail);
   free(receive->head);
@@ -156,10 +156,10 @@ static void disconnect(struct connection *receive) {
 }
 
 /* A binary tree in which rank 1 has a third child. */
-static int parent_of(int rank) { return rank == 0 ? -1 : rank == 5 ? 1 : (rank - 1) / 2; }
+static inline int parent_of(int rank) { return rank == 0 ? -1 : rank == 5 ? 1 : (rank - 1) / 2; }
 
 /* Creates a communicator for each rank. The ring of channel c goes from rank r to r + c + 1, or backwards for odd c. */
-static struct world *world_new(int ranks, int channels) {
+static inline struct world *world_new(int ranks, int channels) {
   struct world *w = zeroed(sizeof *w);
   w->ranks = ranks;
   w->channels = channels;
@@ -205,7 +205,7 @@ static struct world *world_new(int ranks, int channels) {
   return w;
 }
 
-static void world_free(struct world *w) {
+static inline void world_free(struct world *w) {
   for (int r = 0; r < w->ranks; r++) {
     struct communicator *c = w->communicators[r];
     for (int k = 0; k < w->channels; k++) {
@@ -224,7 +224,7 @@ static void world_free(struct world *w) {
   free(w);
 }
 
-static int function_number(struct function wanted) {
+static inline int function_number(struct function wanted) {
   for (int i = 0; i < function_count(); i++) {
     struct function f;
     CHECK(function_find(i, &f));
@@ -240,7 +240,7 @@ struct launch_arguments {
   size_t used;
 };
 
-static void arguments_begin(struct launch_arguments *a, struct world *w, int rank) {
+static inline void arguments_begin(struct launch_arguments *a, struct world *w, int rank) {
   memset(a, 0, sizeof *a);
   struct arguments *header = (struct arguments *)a->bytes;
   header->communicator = w->communicators[rank];
@@ -249,7 +249,7 @@ static void arguments_begin(struct launch_arguments *a, struct world *w, int ran
 }
 
 /* Adds the only batch of each channel and its works; `mine` limits a channel to some of them. */
-static void arguments_batch(struct launch_arguments *a, struct world *w, int type, int function, const void *works,
+static inline void arguments_batch(struct launch_arguments *a, struct world *w, int type, int function, const void *works,
                             size_t bytes, int count, const uint64_t *mine) {
   size_t headers = (size_t)w->channels * sizeof(struct batch_header);
   for (int k = 0; k < w->channels; k++) {
@@ -265,13 +265,13 @@ static void arguments_batch(struct launch_arguments *a, struct world *w, int typ
   a->used += headers + bytes * (size_t)count;
 }
 
-static struct kernel *arguments_launch(const struct launch_arguments *a, struct world *w, const char *name) {
+static inline struct kernel *arguments_launch(const struct launch_arguments *a, struct world *w, const char *name) {
   struct kernel_shape shape = {.grid = {(unsigned)w->channels, 1, 1}, .block = {640, 1, 1}};
   return kernel_new(name, &shape, a->bytes, a->used, 0);
 }
 
 /* Polls all kernels in turn until they are done; the order depends on the seed. `between` is a proxy's part. */
-static void run_all(struct kernel **kernels, int count, unsigned seed, bool (*between)(void *state), void *state) {
+static inline void run_all(struct kernel **kernels, int count, unsigned seed, bool (*between)(void *state), void *state) {
   bool done[RANKS_MOST] = {false};
   int left = count, idle = 0;
   while (left > 0) {
@@ -289,8 +289,106 @@ static void run_all(struct kernel **kernels, int count, unsigned seed, bool (*be
   for (int i = 0; i < count; i++) kernel_free(kernels[i]);
 }
 
+/* Tells all ends of connections how a peer may access a registered buffer. */
+static inline void set_flags(struct world *w, int flags) {
+  for (int r = 0; r < w->ranks; r++)
+    for (int k = 0; k < w->channels; k++)
+      for (int i = 0; i < w->ranks; i++)
+        for (int j = 0; j < 2; j++)
+          w->communicators[r]->channel[k].peers[i]->send[j].flags =
+              w->communicators[r]->channel[k].peers[i]->receive[j].flags = flags;
+}
+
+/* Whether no data was in a slot of the simple protocol. */
+static inline bool buffers_are_unused(const struct world *w, int index) {
+  for (int r = 0; r < w->ranks; r++)
+    for (int k = 0; k < w->channels; k++)
+      for (int i = 0; i < w->ranks; i++)
+        for (int byte = 0; byte < SLOTS * STEP_SIMPLE; byte++)
+          if (w->communicators[r]->channel[k].peers[i]->receive[index].buffers[SIMPLE][byte] != 0) return false;
+  return true;
+}
+
+/* ---- a proxy: what NCCL's thread for the network does between two ranks, for one protocol and slice size ---- */
+
+struct proxy {
+  struct world *world;
+  enum protocol protocol;
+  uint64_t steps; /* of a slice */
+  uint64_t moved[CHANNELS_MOST];
+  struct connection *send[CHANNELS_MOST], *receive[CHANNELS_MOST], own[CHANNELS_MOST];
+  struct slot slots[CHANNELS_MOST][SLOTS];
+};
+
+static inline size_t step_bytes_of(enum protocol protocol) {
+  return protocol == LL ? STEP_LL : protocol == LL128 ? STEP_LL128 : STEP_SIMPLE;
+}
+
+static inline void proxy_open(struct proxy *proxy, struct world *w, enum protocol protocol, uint64_t steps, int index) {
+  memset(proxy, 0, sizeof *proxy);
+  proxy->world = w;
+  proxy->protocol = protocol;
+  proxy->steps = steps;
+  for (int k = 0; k < w->channels; k++) {
+    proxy->send[k] = &w->communicators[0]->channel[k].peers[1]->send[index];
+    proxy->receive[k] = &w->communicators[1]->channel[k].peers[0]->receive[index];
+    struct connection unused;
+    connect_ranks(&unused, &proxy->own[k]);
+    uint64_t step = proxy->moved[k] = *proxy->receive[k]->tail = *proxy->receive[k]->head = proxy->send[k]->step;
+    *proxy->send[k] = proxy->own[k];
+    proxy->send[k]->step = *proxy->send[k]->head = *proxy->send[k]->tail = step;
+    proxy->send[k]->slots = proxy->slots[k];
+    for (int i = 0; i < SLOTS; i++) proxy->slots[k][i].size = -1;
+    if (steps > 1) continue;
+    for (int i = 0; i < SLOTS; i++) { /* the slots are elsewhere in the buffer */
+      proxy->slots[k][i].mode = 1;
+      proxy->slots[k][i].offset = i * 3 % SLOTS * STEP_SIMPLE;
+    }
+  }
+}
+
+static inline bool flags_are_set(enum protocol protocol, const uint64_t *lines, int64_t bytes, uint64_t step) {
+  for (int64_t word = 0; word < bytes / 8; word++) {
+    if (protocol == LL && lines[word] >> 32 != (uint32_t)(step + 1)) return false;
+    if (protocol == LL128 && word % 16 == 15 && lines[word] != step + 1) return false;
+  }
+  return true;
+}
+
+static inline bool proxy_move(void *state) {
+  struct proxy *proxy = state;
+  bool moved = false;
+  for (int k = 0; k < proxy->world->channels; k++) {
+    struct connection *send = proxy->send[k], *receive = proxy->receive[k];
+    uint64_t step = proxy->moved[k];
+    struct slot *slot = &proxy->slots[k][step % SLOTS];
+    moved = moved || *send->head != *receive->head;
+    *send->head = *receive->head;
+    if (slot->size < 0) continue;
+    size_t place = step % SLOTS * step_bytes_of(proxy->protocol);
+    char *from = send->buffers[proxy->protocol] + (slot->mode && proxy->protocol == SIMPLE ? (size_t)slot->offset : place);
+    if (proxy->protocol == SIMPLE && *send->tail < step + proxy->steps) continue;
+    if (proxy->protocol == LL128 && *send->tail < step + 1) continue;
+    if (proxy->protocol != SIMPLE && !flags_are_set(proxy->protocol, (uint64_t *)from, slot->size, step)) continue;
+    CHECK(slot->size <= (int64_t)(step_bytes_of(proxy->protocol) * proxy->steps));
+    memcpy(receive->buffers[proxy->protocol] + place, from, (size_t)slot->size);
+    slot->size = -1;
+    proxy->moved[k] += proxy->steps;
+    *receive->tail = proxy->moved[k];
+    moved = true;
+  }
+  return moved;
+}
+
+static inline void proxy_close(struct proxy *proxy) {
+  for (int k = 0; k < proxy->world->channels; k++) {
+    CHECK(proxy->send[k]->step == proxy->moved[k]);
+    disconnect(&proxy->own[k]);
+  }
+}
+
 /* Memory that a device may access. */
-static void *device_memory(size_t bytes) {
+static inline void *device_memory(size_t bytes) {
   void *memory;
   CHECK(cudaMalloc(&memory, bytes + 64) == cudaSuccess);
   return memory;
