@@ -28,6 +28,9 @@ _Noreturn __attribute__((format(printf, 1, 2))) void not_emulated(const char *fo
 /* True on a stream's worker while it runs a host function, where CUDA calls are not permitted. */
 extern _Thread_local bool in_host_function;
 
+/* Whether the NCCL of this process is the stand-in's, not NVIDIA's. */
+bool standin_nccl(void);
+
 /* ---- devices ---- */
 /* Stores the current device in *device, or returns an error if there is none. */
 cudaError_t device_current(int *device);
