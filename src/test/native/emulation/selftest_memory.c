@@ -93,6 +93,23 @@ static void zeroing(void) {
   OK(cudaFree(memory));
 }
 
+static void use_by_other_devices(void) {
+  char *memory, *pinned;
+  OK(cudaSetDevice(1));
+  OK(cudaMalloc((void **)&memory, 100));
+  OK(cudaHostAlloc((void **)&pinned, 100, cudaHostAllocDefault));
+  CHECK(nccl4j_standin_usable(memory, 100, 1) && !nccl4j_standin_usable(memory, 101, 1));
+  CHECK(nccl4j_standin_usable(pinned, 100, 2) && !nccl4j_standin_usable(pinned, 101, 2));
+  CHECK(nccl4j_standin_reachable(memory, 100) && !nccl4j_standin_usable(memory, 100, 2));
+  OK(cudaSetDevice(2));
+  OK(cudaDeviceEnablePeerAccess(1, 0));
+  CHECK(nccl4j_standin_usable(memory, 100, 2) && !nccl4j_standin_usable(memory, 100, 3));
+  OK(cudaDeviceDisablePeerAccess(1));
+  CHECK(!nccl4j_standin_usable(memory, 100, 2));
+  OK(cudaFree(memory));
+  OK(cudaFreeHost(pinned));
+}
+
 struct held {
   atomic_bool released, done;
 };
@@ -167,6 +184,7 @@ int main(void) {
   entry_points();
   allocations();
   zeroing();
+  use_by_other_devices();
   waiting();
   pools();
   nothing_left();

@@ -35,6 +35,8 @@ bool standin_nccl(void);
 /* Stores the current device in *device, or returns an error if there is none. */
 cudaError_t device_current(int *device);
 bool device_valid(int device);
+/* Whether cudaDeviceEnablePeerAccess has been called. */
+bool device_accesses_peer(int device, int peer);
 uint64_t device_memory(void);
 void devices_reset(void);
 /* Makes the device this thread's current one, as cudaSetDevice does. */
