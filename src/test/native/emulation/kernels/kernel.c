@@ -71,7 +71,6 @@ static bool is_collective(const char *name) { return strstr(name, "ncclDevKernel
 
 struct kernel *kernel_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes,
                           int device) {
-  (void)device; /* every device's memory is the host's */
   struct registered *entry = find(name);
   if (entry == NULL && !is_collective(name) && !one_rank_is(name)) refuse(name);
   struct kernel *kernel = check_memory(calloc(1, sizeof *kernel + bytes + strlen(name) + 1));
@@ -80,6 +79,7 @@ struct kernel *kernel_new(const char *name, const struct kernel_shape *shape, co
   kernel->name = strcpy((char *)kernel->arguments + bytes, name);
   if (entry != NULL) kernel->run = entry->run;
   else if (is_collective(name)) kernel->launch = launch_new(kernel->name, shape, kernel->arguments, bytes);
+  if (kernel->launch != NULL) kernel->launch->device = device;
   return kernel;
 }
 
