@@ -36,6 +36,7 @@ struct launch {
   size_t bytes;
   char *communicator; /* NCCL's structure */
   int rank, ranks;
+  int device;
   struct fibers *fibers;
   bool failed;
   /* Only for the time in which a fiber does not wait. */
@@ -49,7 +50,8 @@ struct launch {
 _Noreturn void launch_refuse(const struct launch *launch, const char *reason);
 
 /* Creates a launch; the name and the arguments must outlive it. */
-struct launch *launch_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes);
+struct launch *launch_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes,
+                          int device);
 enum kernel_progress launch_poll(struct launch *launch);
 void launch_free(struct launch *launch);
 

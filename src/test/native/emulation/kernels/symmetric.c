@@ -40,7 +40,7 @@ struct symmetric {
   struct function function; /* for the accumulator's type */
   ncclDataType_t type;
   uint64_t argument;
-  int rank, ranks;
+  int rank, ranks, device;
   struct fibers *fibers;
   bool failed;
   alignas(16) char values[CHUNK_ELEMENTS * sizeof(float)];
@@ -412,7 +412,7 @@ static void check_operand(struct symmetric *s, struct fiber *self, const struct 
   const struct release *r = s->release;
   struct field window = input ? r->symmetric_work.input_window : r->symmetric_work.output_window;
   if (get_pointer(share->work, window) != NULL || bytes == 0) return;
-  if (nccl4j_standin_reachable(operand_of(s, share->work, input, s->rank), bytes)) return;
+  if (nccl4j_standin_usable(operand_of(s, share->work, input, s->rank), bytes, s->device)) return;
   s->failed = true;
   fiber_wait(self, never, NULL);
 }
@@ -442,12 +442,14 @@ static void run_block(struct fiber *self, void *argument) {
   else run_with_barriers(s, self, block->index);
 }
 
-struct symmetric *symmetric_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes) {
+struct symmetric *symmetric_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes,
+                                int device) {
   struct symmetric *s = calloc(1, sizeof *s + shape->grid.x * sizeof *s->blocks);
   if (s == NULL) abort();
   s->name = name;
   s->arguments = arguments;
   s->bytes = bytes;
+  s->device = device;
   s->block_count = (int)shape->grid.x;
   parse_name(s);
   return s;
