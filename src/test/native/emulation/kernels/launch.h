@@ -80,5 +80,7 @@ bool plan_wanted(void);
 bool plan_only(void);
 /* Writes a line for each work of the block's batch. */
 void plan_write(const struct block *block);
+/* Writes a line for a work of a kernel for symmetric memory. */
+void plan_write_symmetric(const char *kernel, int rank, int ranks, int blocks, size_t count);
 
 #endif

@@ -7,11 +7,8 @@
 #include "symmetric.h"
 
 #include "../standin.h"
-#include "arithmetic.h"
-#include "fiber.h"
-#include "release.h"
+#include "launch.h"
 
-#include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -455,6 +452,16 @@ struct symmetric *symmetric_new(const char *name, const struct kernel_shape *sha
   return s;
 }
 
+/* The name of the kernel in the plan is the one in NCCL's source. */
+static void write_plan(const struct symmetric *s) {
+  char name[64] = "";
+  const char *begin = strstr(s->name, prefix) + sizeof prefix - 1, *end = strstr(begin, "21ncclSymk");
+  snprintf(name, sizeof name, "%.*s", end == NULL ? (int)strlen(begin) : (int)(end - begin), begin);
+  int works = get_int(range_of(s, s->block_count - 1), s->release->range.last) + 1;
+  for (int i = 0; i < works && plan_wanted(); i++)
+    plan_write_symmetric(name, s->rank, s->ranks, s->block_count, get(work_at(s, i), s->release->symmetric_work.count));
+}
+
 /* Checks what the launch tells against the table of the release. */
 static void start(struct symmetric *s) {
   const struct release *r = s->release = release_find();
@@ -468,7 +475,8 @@ static void start(struct symmetric *s) {
     refuse(s->name, "its blocks are more than the ranges of works");
   s->argument = get(work_at(s, 0), r->symmetric_work.argument);
   s->fibers = fibers_new();
-  for (int i = 0; i < s->block_count; i++) {
+  write_plan(s);
+  for (int i = 0; i < s->block_count && !plan_only(); i++) {
     s->blocks[i] = (struct symmetric_block){s, i};
     fibers_add(s->fibers, run_block, &s->blocks[i]);
   }
