@@ -4,7 +4,6 @@
 #include "kernels/kernel.h"
 
 #include <cuda.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,6 +231,44 @@ static void memory_operations(void) {
   OK(cudaStreamDestroy(b));
 }
 
+/* ---- copies in batches ---- */
+
+static void batches(void) {
+  int values[] = {1, 2, 3, 4}, *device, found[4] = {0};
+  cudaStream_t stream = stream_new();
+  OK(cudaMalloc((void **)&device, sizeof values));
+  uint64_t *gate;
+  OK(cudaHostAlloc((void **)&gate, sizeof *gate, cudaHostAllocMapped));
+  *gate = 0;
+  void *to[] = {device, device + 1, device + 2, device + 3};
+  const void *from[] = {values, values + 1, values + 2, values + 3};
+  size_t sizes[] = {sizeof(int), sizeof(int), sizeof(int), sizeof(int)}, first[] = {0, 2};
+  struct cudaMemcpyAttributes attributes[] = {
+      {.srcAccessOrder = cudaMemcpySrcAccessOrderStream, .flags = cudaMemcpyFlagPreferOverlapWithCompute},
+      {.srcAccessOrder = cudaMemcpySrcAccessOrderDuringApiCall},
+  };
+  OK(wait64(stream, (CUdeviceptr)gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+  OK(cudaMemcpyBatchAsync(to, from, sizes, 4, attributes, first, 2, stream));
+  for (int i = 0; i < 4; i++) values[i] += 10; /* read in stream order by the first two only */
+  __atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+  OK(cudaStreamSynchronize(stream));
+  OK(cudaMemcpy(found, device, sizeof found, cudaMemcpyDeviceToHost));
+  SAME(11, found[0]);
+  SAME(12, found[1]);
+  SAME(3, found[2]);
+  SAME(4, found[3]);
+
+  SAME(cudaErrorInvalidValue, cudaMemcpyBatchAsync(to, from, sizes, 4, attributes, first, 2, NULL));
+  SAME(cudaErrorInvalidValue, cudaMemcpyBatchAsync(to, from, sizes, 4, attributes, first, 0, stream));
+  first[1] = 4;
+  SAME(cudaErrorInvalidValue, cudaMemcpyBatchAsync(to, from, sizes, 4, attributes, first, 2, stream));
+  sizes[3] = 2 * sizeof(int); /* beyond the allocation's end */
+  SAME(cudaErrorInvalidValue, cudaMemcpyBatchAsync(to, from, sizes, 4, attributes, first, 1, stream));
+  OK(cudaFree(device));
+  OK(cudaFreeHost(gate));
+  OK(cudaStreamDestroy(stream));
+}
+
 int main(void) {
   nccl4j_standin_kernel("nccl4j_test_meet", meet);
   nccl4j_standin_kernel("nccl4j_test_store", store);
@@ -239,6 +276,7 @@ int main(void) {
   launches();
   refused_launches();
   memory_operations();
+  batches();
   printf("selftest_stream: ok\n");
   return 0;
 }

@@ -35,8 +35,8 @@ int nccl4j_standin_fail(const char *function, int result, int nth);
 int64_t nccl4j_standin_calls(const char *function);
 
 /* Returns the live objects of the kind memory, pinned, stream, event, communicator, redop, graph, registration, window,
- * pool, physical, reservation, mapping, or thread (a thread of the stand-in, which may briefly outlive its stream); -1
- * for an unknown kind. */
+ * pool, physical, reservation, mapping, user object, or thread (a thread of the stand-in, which may briefly outlive its
+ * stream); -1 for an unknown kind. */
 int64_t nccl4j_standin_live(const char *kind);
 
 /* Gives the stream a sticky error, as a failed kernel would: queued work is skipped. Returns 0, or -1 for no such
@@ -136,6 +136,7 @@ enum nccl4j_standin_kind {
   KIND_PHYSICAL,    /* an allocation of cuMemCreate or cuMemImportFromShareableHandle */
   KIND_RESERVATION, /* an address range of cuMemAddressReserve */
   KIND_MAPPING,     /* a range of cuMemMap or cudaIpcOpenMemHandle */
+  KIND_USER_OBJECT,
   KIND_COUNT
 };
 void nccl4j_standin_count(enum nccl4j_standin_kind kind, int delta);

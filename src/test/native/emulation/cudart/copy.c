@@ -10,6 +10,7 @@ STANDIN_SITE(cudaMemcpy)
 STANDIN_SITE(cudaMemcpyAsync)
 STANDIN_SITE(cudaMemcpyPeer)
 STANDIN_SITE(cudaMemcpyPeerAsync)
+STANDIN_SITE(cudaMemcpyBatchAsync)
 STANDIN_SITE(cudaMemset)
 STANDIN_SITE(cudaMemsetAsync)
 
@@ -144,4 +145,77 @@ cudaError_t cudaMemset(void *devPtr, int value, size_t count) {
 cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream) {
   ENTER(cudaMemsetAsync);
   RETURN(set(devPtr, value, count, stream, false));
+}
+
+/* ---- batches ---- */
+
+struct batch {
+  size_t count;
+  struct transfer transfers[];
+};
+
+static cudaError_t batch_start(void *spec) {
+  struct batch *b = spec;
+  for (size_t i = 0; i < b->count; i++) transfer_start(&b->transfers[i]);
+  return cudaSuccess;
+}
+
+static void batch_release(void *spec) {
+  struct batch *b = spec;
+  for (size_t i = 0; i < b->count; i++) free(b->transfers[i].staged);
+  free(b);
+}
+
+static const struct nccl4j_standin_work batch_work = {.start = batch_start, .release = batch_release};
+
+/* The number of copies that an entry of `attributes` applies to must be positive, and they must be all copies. */
+static bool attributes_valid(const struct cudaMemcpyAttributes *attributes, const size_t *first, size_t entries,
+                             size_t copies) {
+  if (!attributes || !first || entries == 0 || entries > copies || first[0] != 0) return false;
+  for (size_t i = 0; i < entries; i++) {
+    const struct cudaMemcpyAttributes *a = &attributes[i];
+    if (first[i] >= copies || (i > 0 && first[i] <= first[i - 1])) return false;
+    if (a->srcAccessOrder < cudaMemcpySrcAccessOrderStream || a->srcAccessOrder > cudaMemcpySrcAccessOrderAny)
+      return false;
+    if (a->flags & ~(unsigned)cudaMemcpyFlagPreferOverlapWithCompute) return false;
+  }
+  return true;
+}
+
+/* Sources are read in stream order, unless the attributes say that they are valid during the call only. */
+static cudaError_t batch_add(struct batch *b, void *to, const void *from, size_t bytes,
+                             enum cudaMemcpySrcAccessOrder order) {
+  bool pageable;
+  cudaError_t error = check_side(to, bytes, ANY_SIDE, &pageable);
+  if (error == cudaSuccess) error = check_side(from, bytes, ANY_SIDE, &pageable);
+  if (error != cudaSuccess) return error;
+  struct transfer *t = &b->transfers[b->count++];
+  *t = (struct transfer){.to = to, .from = from, .bytes = bytes};
+  if (order != cudaMemcpySrcAccessOrderDuringApiCall) return cudaSuccess;
+  t->staged = malloc(bytes ? bytes : 1);
+  if (!t->staged) return cudaErrorMemoryAllocation;
+  memcpy(t->staged, from, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyBatchAsync(void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count,
+                                 struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
+                                 cudaStream_t stream) {
+  ENTER(cudaMemcpyBatchAsync);
+  if (!dsts || !srcs || !sizes || count == 0 || !attributes_valid(attrs, attrsIdxs, numAttrs, count))
+    RETURN(cudaErrorInvalidValue);
+  if (stream == NULL || stream == cudaStreamLegacy) RETURN(cudaErrorInvalidValue);
+  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
+  if (!s) RETURN(cudaErrorInvalidResourceHandle);
+  struct batch *b = calloc(1, sizeof *b + count * sizeof *b->transfers);
+  bool capturing = nccl4j_standin_stream_capture(s) != 0;
+  cudaError_t error = capturing ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+  for (size_t i = 0, entry = 0; i < count && error == cudaSuccess; i++) {
+    if (entry + 1 < numAttrs && attrsIdxs[entry + 1] == i) entry++;
+    error = batch_add(b, dsts[i], srcs[i], sizes[i], attrs[entry].srcAccessOrder);
+  }
+  if (error == cudaSuccess) error = nccl4j_standin_enqueue(s, &batch_work, b);
+  else batch_release(b);
+  object_put(s);
+  RETURN(error);
 }

@@ -85,8 +85,10 @@ struct nccl4j_standin_stream {
 
   struct nccl4j_standin_stream *next, *previous; /* of all streams, under streams_lock */
 
-  struct capture *capture; /* under capture_lock */
-  struct node_set *frontier;
+  struct capture *capture; /* this and the following under graphs_lock */
+  struct edges *frontier;  /* what the next captured node depends on */
+  cudaGraphNode_t *frontier_nodes; /* the last answers of cudaStreamGetCaptureInfo */
+  cudaGraphEdgeData *frontier_data;
 };
 typedef struct nccl4j_standin_stream stream_t;
 
@@ -105,21 +107,23 @@ void streams_reset(void);
 
 /* ---- events ---- */
 cudaError_t event_record(cudaEvent_t event, stream_t *s);
+/* Records the event in a capture, so that it depends on the beginning of the kernel that was captured last. */
+cudaError_t event_record_begun(cudaEvent_t event, stream_t *s);
 
 /* ---- graphs and capture ---- */
 extern atomic_int captures_active;
-struct node_set;
+struct edges;
 /* During a capture, makes the work a node and sets *captured. */
 cudaError_t capture_enqueue(stream_t *s, const struct nccl4j_standin_work *work, void *spec, bool *captured);
 /* The result of synchronising or querying a stream: if it is capturing, an error, and the capture is invalidated. */
 cudaError_t capture_forbids_wait(stream_t *s);
 cudaError_t capture_forbids_device_wait(int device);
 cudaError_t capture_forbids_legacy(const stream_t *s);
-cudaError_t capture_record(stream_t *s, unsigned long long *capture, struct node_set **nodes, bool *captured);
-cudaError_t capture_wait(stream_t *s, unsigned long long capture, struct node_set *nodes, bool *captured);
+/* Stores what an event depends on that is recorded in a capturing stream; the caller frees the edges. */
+cudaError_t capture_record(stream_t *s, bool beginning, unsigned long long *capture, struct edges **edges,
+                           bool *captured);
+cudaError_t capture_wait(stream_t *s, unsigned long long capture, struct edges *edges, bool *captured);
 cudaError_t capture_order(stream_t *earlier, stream_t *later, bool *captured);
 void capture_stream_gone(stream_t *s);
-void node_set_free(struct node_set *nodes);
-
 
 #endif

@@ -180,6 +180,7 @@ static const char *const kind_names[KIND_COUNT] = {
     [KIND_PHYSICAL] = "physical",
     [KIND_RESERVATION] = "reservation",
     [KIND_MAPPING] = "mapping",
+    [KIND_USER_OBJECT] = "user object",
 };
 static _Atomic int64_t live[KIND_COUNT];
 

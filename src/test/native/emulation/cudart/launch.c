@@ -4,6 +4,8 @@
  */
 #include "launch.h"
 
+#include "graph.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +16,7 @@ STANDIN_SITE(cudaFuncGetAttributes)
 STANDIN_SITE(cudaFuncSetAttribute)
 STANDIN_SITE(cudaLaunchKernel)
 STANDIN_SITE(cudaLaunchKernelExC)
+STANDIN_SITE(cudaGraphAddKernelNode)
 
 #define SHARED_BYTES 49152      /* of a block without cudaFuncSetAttribute */
 #define SHARED_BYTES_MOST 232448
@@ -207,7 +210,7 @@ static cudaError_t launch_in(stream_t *s, const struct kernel_launch *request) {
     return error;
   }
   error = nccl4j_standin_enqueue(s, &launch_work, l);
-  if (error == cudaSuccess && request->begun && capturing) not_emulated("a launch completion event in a capture");
+  if (error == cudaSuccess && request->begun && capturing) error = event_record_begun(request->begun, s);
   return error;
 }
 
@@ -273,4 +276,25 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
   };
   launch_attributes(&request, config->attrs, config->numAttrs);
   RETURN(request.function ? launch_kernel(&request) : cudaErrorInvalidDeviceFunction);
+}
+
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies,
+                                   size_t numDependencies, const struct cudaKernelNodeParams *pNodeParams) {
+  ENTER(cudaGraphAddKernelNode);
+  int device;
+  struct launch *l;
+  if (!pNodeParams) RETURN(cudaErrorInvalidValue);
+  struct kernel_launch request = {
+      .function = (cudaFunction_t)function_of(pNodeParams->func),
+      .shape = {.grid = dimensions(pNodeParams->gridDim),
+                .block = dimensions(pNodeParams->blockDim),
+                .shared = pNodeParams->sharedMemBytes},
+      .parameters = pNodeParams->kernelParams,
+      .extra = pNodeParams->extra,
+  };
+  if (!request.function) RETURN(cudaErrorInvalidDeviceFunction);
+  cudaError_t error = device_current(&device);
+  if (error == cudaSuccess) error = launch_new(&l, &request, device);
+  if (error == cudaSuccess) error = graph_add(pGraphNode, graph, pDependencies, numDependencies, &launch_work, l);
+  RETURN(error);
 }

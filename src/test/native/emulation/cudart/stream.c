@@ -231,6 +231,8 @@ static void stream_destroy(void *object) {
   pthread_mutex_destroy(&s->lock);
   pthread_cond_destroy(&s->more);
   pthread_cond_destroy(&s->progress);
+  free(s->frontier_nodes);
+  free(s->frontier_data);
   free(s);
 }
 
