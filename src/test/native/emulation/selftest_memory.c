@@ -1,51 +1,7 @@
-/* Tests of devices, contexts, memory and entry points; see README.md. */
-#include "standin.h"
+/* Tests of driver entry points, allocations and pools; see README.md. */
+#include "selftest.h"
 
-#include <cuda.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define CHECK(condition)                                                                           \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);                      \
-      exit(1);                                                                                     \
-    }                                                                                              \
-  } while (0)
-#define OK(call) CHECK((call) == 0)
-
-static void *entry(const char *name, unsigned int version) {
-  void *function = NULL;
-  enum cudaDriverEntryPointQueryResult status;
-  OK(cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &status));
-  CHECK((status == cudaDriverEntryPointSuccess) == (function != NULL));
-  return function;
-}
-
-/* Runs `body` in a child process; returns what the child wrote to stderr and stores its status. */
-static char *run_child(void (*body)(void), int *status) {
-  static char text[4096];
-  int pipes[2];
-  OK(pipe(pipes));
-  pid_t child = fork();
-  CHECK(child >= 0);
-  if (child == 0) {
-    dup2(pipes[1], STDERR_FILENO);
-    body();
-    _exit(0);
-  }
-  close(pipes[1]);
-  size_t length = 0;
-  for (ssize_t n; (n = read(pipes[0], text + length, sizeof text - 1 - length)) > 0;) length += (size_t)n;
-  text[length] = 0;
-  close(pipes[0]);
-  CHECK(waitpid(child, status, 0) == child);
-  return text;
-}
 
 static void call_missing_function(void) {
   int (*missing)(int) = (int (*)(int))entry("cuNobodyEmulatesThis", 13000);
@@ -77,8 +33,109 @@ static void entry_points(void) {
   OK(get("cuGetProcAddress", &function, 12000, 0, NULL));
 }
 
+static void allocations(void) {
+  size_t before = free_memory(3);
+  char *memory, *pinned;
+  OK(cudaMalloc((void **)&memory, 10000));
+  OK(cudaHostAlloc((void **)&pinned, 100, cudaHostAllocMapped));
+  CHECK(free_memory(3) == before - 10000);
+  CHECK(memory[0] != 0 && memory[9999] != 0); /* fresh memory of cudaMalloc is not zero */
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+  OK(cu.range(&base, &bytes, address(memory) + 9999));
+  CHECK(base == address(memory) && bytes == 10000);
+  OK(cu.range(NULL, &bytes, address(pinned)));
+  OK(cu.range(&base, NULL, address(pinned) + 1));
+  CHECK(base == address(pinned) && bytes == 100);
+  CHECK(cu.range(&base, &bytes, address(memory) + 10000) == CUDA_ERROR_NOT_FOUND);
+  CHECK(cu.range(NULL, NULL, address(&base)) == CUDA_ERROR_NOT_FOUND);
+
+  CHECK(unsigned_attribute(memory, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) == CU_MEMORYTYPE_DEVICE);
+  CHECK(unsigned_attribute(pinned, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) == CU_MEMORYTYPE_HOST);
+  CHECK(unsigned_attribute(memory, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) == 3);
+  CHECK(unsigned_attribute(memory, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) == 1);
+  CHECK(unsigned_attribute(pinned, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) == 0);
+  CHECK(unsigned_attribute(memory, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) == 0);
+  CHECK(unsigned_attribute(memory, CU_POINTER_ATTRIBUTE_MAPPED) == 1);
+  unsigned long long types = 77, first, second;
+  OK(cu.attribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, address(memory)));
+  CHECK(types == 0);
+  OK(cu.attribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address(memory) + 5));
+  CHECK(bytes == 10000);
+  void *pointer;
+  OK(cu.attribute(&pointer, CU_POINTER_ATTRIBUTE_HOST_POINTER, address(pinned) + 4));
+  CHECK(pointer == pinned + 4);
+  CHECK(cu.attribute(&pointer, CU_POINTER_ATTRIBUTE_HOST_POINTER, address(memory)) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cu.attribute(&types, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address(&types)) == CUDA_ERROR_INVALID_VALUE);
+  OK(cu.attribute(&first, CU_POINTER_ATTRIBUTE_BUFFER_ID, address(memory)));
+
+  CHECK(cudaFree(memory + 1) == cudaErrorInvalidValue);
+  CHECK(cudaFreeHost(memory) == cudaErrorInvalidValue);
+  OK(cudaFree(memory));
+  CHECK(cudaFree(memory) == cudaErrorInvalidValue);
+  CHECK(free_memory(3) == before);
+  OK(cudaMalloc((void **)&memory, 10000));
+  OK(cu.attribute(&second, CU_POINTER_ATTRIBUTE_BUFFER_ID, address(memory)));
+  CHECK(first != second);
+  OK(cudaFree(memory));
+  OK(cudaFreeHost(pinned));
+  CHECK(cudaMalloc((void **)&memory, before + 1) == cudaErrorMemoryAllocation);
+  CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+}
+
+/* Setting large ranges to zero takes another way; the bytes next to them must stay. */
+static void zeroing(void) {
+  char *memory;
+  OK(cudaMalloc((void **)&memory, 4 * MIB));
+  OK(cudaMemset(memory, 1, 4 * MIB));
+  OK(cudaMemset(memory + 100, 0, 3 * MIB));
+  for (size_t i = 0; i < 4 * MIB; i++) CHECK(memory[i] == (i < 100 || i >= 100 + 3 * MIB));
+  OK(cudaFree(memory));
+}
+
+static void pools(void) {
+  size_t before = free_memory(2);
+  cudaMemPool_t pool;
+  struct cudaMemPoolProps properties = {.allocType = cudaMemAllocationTypePinned,
+                                        .handleTypes = cudaMemHandleTypeNone,
+                                        .location = {.type = cudaMemLocationTypeDevice, .id = 2}};
+  OK(cudaMemPoolCreate(&pool, &properties));
+  CHECK(nccl4j_standin_live("pool") == 1);
+  uint64_t threshold = ~UINT64_C(0);
+  OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold));
+  CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &threshold) == cudaErrorNotSupported);
+  OK(cudaSetDevice(1));
+  cudaStream_t stream;
+  OK(cudaStreamCreate(&stream));
+  char *memory;
+  OK(cudaMallocFromPoolAsync((void **)&memory, 4096, pool, stream));
+  CHECK(unsigned_attribute(memory, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) == 2);
+  CHECK(unsigned_attribute(memory, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) == 0);
+  CHECK(free_memory(2) == before - 4096);
+  OK(cudaMemsetAsync(memory, 5, 4096, stream));
+  OK(cudaStreamSynchronize(stream));
+  CHECK(memory[4095] == 5);
+  OK(cudaFreeAsync(memory, stream));
+  CHECK(cudaFreeAsync(memory, stream) == cudaErrorInvalidValue);
+  OK(cudaMallocAsync((void **)&memory, 4096, stream));
+  CHECK(unsigned_attribute(memory, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) == 1);
+  OK(cudaFree(memory));
+  OK(cudaMemPoolDestroy(pool));
+  CHECK(cudaMemPoolDestroy(pool) == cudaErrorInvalidValue);
+  CHECK(cudaMallocFromPoolAsync((void **)&memory, 4096, pool, stream) == cudaErrorInvalidValue);
+  OK(cudaStreamDestroy(stream));
+  properties.location.id = 64;
+  CHECK(cudaMemPoolCreate(&pool, &properties) == cudaErrorInvalidDevice);
+  CHECK(free_memory(2) == before);
+}
+
 int main(void) {
+  find_functions();
   entry_points();
+  allocations();
+  zeroing();
+  pools();
+  nothing_left();
   printf("selftest_memory: ok\n");
   return 0;
 }

@@ -1,7 +1,7 @@
 /*
  * Copying and setting memory. Transfers run in stream order; pageable sources are staged when the call is made.
  */
-#include "cudart.h"
+#include "memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +26,7 @@ static cudaError_t transfer_start(void *spec) {
   struct transfer *t = spec;
   if (t->staged) memcpy(t->to, t->staged, t->bytes);
   else if (t->from) memmove(t->to, t->from, t->bytes);
+  else if (t->value == 0) memory_zero(t->to, t->bytes);
   else memset(t->to, t->value, t->bytes);
   return cudaSuccess;
 }

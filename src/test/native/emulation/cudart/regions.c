@@ -1,6 +1,6 @@
 /*
- * The table of all memory that CUDA knows, so that copies beyond an end, in a wrong direction or of foreign pointers are
- * refused as by CUDA, and the queries about pointers.
+ * The table of all memory that CUDA knows, so that copies beyond an end, in a wrong direction or of foreign pointers
+ * are refused as by CUDA, and the queries about pointers.
  */
 #include "memory.h"
 

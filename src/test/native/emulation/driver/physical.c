@@ -171,7 +171,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   if (!memfd_describe(memfd, &bytes, &device)) return CUDA_ERROR_INVALID_VALUE;
-  if (device >= nccl4j_standin_device_count()) return CUDA_ERROR_NOT_SUPPORTED; /* a device this process does not have */
+  if (device >= nccl4j_standin_device_count()) return CUDA_ERROR_NOT_SUPPORTED; /* this process has fewer devices */
   int copy = fcntl(memfd, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   CUmemAllocationProp properties = {

@@ -185,7 +185,7 @@ static bool unmap_first(struct reservation *v, const char *base, size_t bytes) {
   return true;
 }
 
-/* Parts of the range that are not mapped are no error, as NCCL, which unmaps its whole reservation at the end, shows. */
+/* Parts of the range that are not mapped are no error: NCCL unmaps its whole reservation at the end. */
 DRIVER_ENTRY(cuMemUnmap, 10020)
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   DRIVER_ENTER(cuMemUnmap);
