@@ -93,6 +93,56 @@ static void zeroing(void) {
   OK(cudaFree(memory));
 }
 
+static void use_by_other_devices(void) {
+  char *memory, *pinned;
+  OK(cudaSetDevice(1));
+  OK(cudaMalloc((void **)&memory, 100));
+  OK(cudaHostAlloc((void **)&pinned, 100, cudaHostAllocDefault));
+  CHECK(nccl4j_standin_usable(memory, 100, 1) && !nccl4j_standin_usable(memory, 101, 1));
+  CHECK(nccl4j_standin_usable(pinned, 100, 2) && !nccl4j_standin_usable(pinned, 101, 2));
+  CHECK(nccl4j_standin_reachable(memory, 100) && !nccl4j_standin_usable(memory, 100, 2));
+  OK(cudaSetDevice(2));
+  OK(cudaDeviceEnablePeerAccess(1, 0));
+  CHECK(nccl4j_standin_usable(memory, 100, 2) && !nccl4j_standin_usable(memory, 100, 3));
+  OK(cudaDeviceDisablePeerAccess(1));
+  CHECK(!nccl4j_standin_usable(memory, 100, 2));
+  OK(cudaFree(memory));
+  OK(cudaFreeHost(pinned));
+}
+
+struct held {
+  atomic_bool released, done;
+};
+
+static void hold_stream(void *argument) {
+  struct held *held = argument;
+  while (!atomic_load(&held->released)) usleep(1000);
+  usleep(50000);
+  atomic_store(&held->done, true);
+}
+
+/* Without the stand-in's NCCL, only cudaFree waits, and only for its device. */
+static void waiting(void) {
+  struct held held = {false, false};
+  char *memory, *other, *pinned;
+  cudaStream_t stream;
+  OK(cudaSetDevice(0));
+  OK(cudaMalloc((void **)&other, 100));
+  OK(cudaSetDevice(1));
+  OK(cudaStreamCreate(&stream));
+  OK(cudaLaunchHostFunc(stream, hold_stream, &held));
+  OK(cudaHostAlloc((void **)&pinned, 100, cudaHostAllocDefault));
+  OK(cudaMalloc((void **)&memory, 100));
+  OK(cudaFreeHost(pinned));
+  CHECK(pinned[0] != 0); /* the bytes stay while the work is pending */
+  OK(cudaFree(other));
+  CHECK(!atomic_load(&held.done));
+  atomic_store(&held.released, true);
+  OK(cudaFree(memory));
+  CHECK(atomic_load(&held.done));
+  OK(cudaStreamDestroy(stream));
+}
+
 static void pools(void) {
   size_t before = free_memory(2);
   cudaMemPool_t pool;
@@ -134,6 +184,8 @@ int main(void) {
   entry_points();
   allocations();
   zeroing();
+  use_by_other_devices();
+  waiting();
   pools();
   nothing_left();
   printf("selftest_memory: ok\n");

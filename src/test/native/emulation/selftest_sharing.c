@@ -67,12 +67,14 @@ static int hear_descriptor(int connection) {
 
 static void peer_imports(int connection) {
   int descriptor = hear_descriptor(connection);
-  CUmemGenericAllocationHandle handle;
+  CUmemGenericAllocationHandle handle, again;
   CUmemAllocationProp found;
   CUdeviceptr base;
   OK(cudaSetDevice(0));
   size_t before = free_memory(2);
   OK(cu.import(&handle, (void *)(intptr_t)descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  OK(cu.import(&again, (void *)(intptr_t)descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  OK(cu.release(again));
   OK(close(descriptor));
   CHECK(free_memory(2) == before); /* charged to the process that created it */
   OK(cu.properties(&found, handle));

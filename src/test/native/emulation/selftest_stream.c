@@ -118,8 +118,14 @@ static void launches(void) {
   cudaEvent_t begun, ended;
   OK(cudaEventCreateWithFlags(&begun, cudaEventDisableTiming));
   OK(cudaEventCreateWithFlags(&ended, cudaEventDisableTiming));
+  uint32_t *gate;
+  OK(cudaHostAlloc((void **)&gate, sizeof *gate, cudaHostAllocMapped));
+  *gate = 0;
+  OK(wait32(a, (CUdeviceptr)gate, 1, CU_STREAM_WAIT_VALUE_EQ));
   OK(launch(nccl4j_test_meet, &m, sizeof m, a, begun));
   OK(cudaEventRecord(ended, a));
+  SAME(cudaErrorNotReady, cudaEventQuery(begun));
+  __atomic_store_n(gate, 1, __ATOMIC_RELEASE);
   OK(cudaEventSynchronize(begun));
   nap();
   SAME(cudaErrorNotReady, cudaEventQuery(ended));
@@ -128,6 +134,7 @@ static void launches(void) {
   OK(cudaStreamSynchronize(b));
   OK(cudaEventSynchronize(ended));
   SAME(2, atomic_load(&arrived));
+  OK(cudaFreeHost(gate));
 
   int *value;
   OK(cudaHostAlloc((void **)&value, sizeof *value, cudaHostAllocMapped));

@@ -62,6 +62,8 @@ static void virtual_memory(void) {
   CHECK(survives(read_it, base + 2 * GRANULE) && !survives(write_it, base + 2 * GRANULE));
   OK(let_use(base + 2 * GRANULE, GRANULE, 0)); /* another device */
   CHECK(survives(write_it, base + 2 * GRANULE));
+  CHECK(nccl4j_standin_usable(memory, 3 * GRANULE, 1) && !nccl4j_standin_usable(memory, 3 * GRANULE, 0));
+  CHECK(nccl4j_standin_usable(memory + 2 * GRANULE, GRANULE, 0));
 
   size_t bytes;
   CUdeviceptr start;
@@ -149,6 +151,7 @@ static void host_memory(void) {
   CUmemAllocationProp found;
   OK(cu.properties(&found, imported));
   CHECK(found.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA);
+  CHECK(nccl4j_standin_live("physical") == 1); /* the same memory */
   OK(cu.release(imported));
   OK(cu.unmap(base, granularity));
   OK(cu.release(handle));

@@ -207,6 +207,8 @@ int nccl4j_standin_driver(void);
 
 /* Whether a device may access these bytes; false for pageable or freed memory, and beyond an allocation's end. */
 bool nccl4j_standin_reachable(const void *pointer, size_t bytes);
+/* The same for kernels of one device: other devices' memory needs peer access, a mapping of cuMemMap cuMemSetAccess. */
+bool nccl4j_standin_usable(const void *pointer, size_t bytes, int device);
 /* Returns the device of an allocation, -1 for pinned or managed memory, -2 for an unknown pointer. */
 int nccl4j_standin_memory_device(const void *pointer);
 cudaError_t nccl4j_standin_allocate(void **pointer, size_t bytes, int device);

@@ -28,10 +28,15 @@ _Noreturn __attribute__((format(printf, 1, 2))) void not_emulated(const char *fo
 /* True on a stream's worker while it runs a host function, where CUDA calls are not permitted. */
 extern _Thread_local bool in_host_function;
 
+/* Whether the NCCL of this process is the stand-in's, not NVIDIA's. */
+bool standin_nccl(void);
+
 /* ---- devices ---- */
 /* Stores the current device in *device, or returns an error if there is none. */
 cudaError_t device_current(int *device);
 bool device_valid(int device);
+/* Whether cudaDeviceEnablePeerAccess has been called. */
+bool device_accesses_peer(int device, int peer);
 uint64_t device_memory(void);
 void devices_reset(void);
 /* Makes the device this thread's current one, as cudaSetDevice does. */

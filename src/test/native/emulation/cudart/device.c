@@ -163,6 +163,8 @@ cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags) {
   RETURN(atomic_exchange(&peers[device][peerDevice], true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
 }
 
+bool device_accesses_peer(int device, int peer) { return atomic_load(&peers[device][peer]); }
+
 cudaError_t cudaDeviceDisablePeerAccess(int peerDevice) {
   ENTER(cudaDeviceDisablePeerAccess);
   int device;

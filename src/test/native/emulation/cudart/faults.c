@@ -22,6 +22,7 @@ static struct nccl4j_standin_site *sites;
 static struct fault *faults;
 static atomic_int faults_armed;
 static bool environment_read;
+static atomic_bool nccl_registered;
 
 #define MAX_HOOKS 4
 static void (*reset_hooks[MAX_HOOKS])(void);
@@ -33,7 +34,10 @@ void nccl4j_standin_register(struct nccl4j_standin_site *site) {
   site->next = sites;
   sites = site;
   pthread_mutex_unlock(&lock);
+  if (strncmp(site->name, "nccl", 4) == 0) atomic_store(&nccl_registered, true);
 }
+
+bool standin_nccl(void) { return atomic_load(&nccl_registered); }
 
 static struct nccl4j_standin_site *site_named(const char *function) {
   for (struct nccl4j_standin_site *s = sites; s; s = s->next)

@@ -66,13 +66,20 @@ static int open_memfd(const struct shared *shared) {
 }
 
 /* Needs opened_lock. */
-static cudaError_t open_first(const struct shared *shared) {
+static struct opened *opened_before(const struct shared *shared) {
+  struct opened *o = all_opened;
+  while (o && (o->shared.process != shared->process || o->shared.inode != shared->inode)) o = o->next;
+  return o;
+}
+
+/* Returns NULL if the memory does not exist any more. Needs opened_lock. */
+static struct opened *open_first(const struct shared *shared) {
   int memfd = open_memfd(shared);
-  if (memfd < 0) return cudaErrorMapBufferObjectFailed;
+  if (memfd < 0) return NULL;
   void *base = memfd_map(memfd, shared->bytes);
   if (!base) {
     close(memfd);
-    return cudaErrorMapBufferObjectFailed;
+    return NULL;
   }
   pthread_mutex_lock(&regions_lock);
   region_insert((struct region){
@@ -84,17 +91,10 @@ static cudaError_t open_first(const struct shared *shared) {
       .memfd = memfd,
   });
   pthread_mutex_unlock(&regions_lock);
-  struct opened *o = calloc(1, sizeof *o);
+  struct opened *o = malloc(sizeof *o);
   *o = (struct opened){.shared = *shared, .base = base, .next = all_opened};
   all_opened = o;
   nccl4j_standin_count(KIND_MAPPING, 1);
-  return cudaSuccess;
-}
-
-/* Needs opened_lock. */
-static struct opened *opened_before(const struct shared *shared) {
-  struct opened *o = all_opened;
-  while (o && memcmp(&o->shared, shared, sizeof *shared) != 0) o = o->next;
   return o;
 }
 
@@ -109,14 +109,14 @@ cudaError_t cudaIpcOpenMemHandle(void **devPtr, cudaIpcMemHandle_t handle, unsig
   cudaError_t error = nccl4j_standin_unsafe();
   if (error != cudaSuccess) RETURN(error);
   pthread_mutex_lock(&opened_lock);
-  if (!opened_before(&shared)) error = open_first(&shared);
-  if (error == cudaSuccess) {
-    struct opened *o = opened_before(&shared);
+  struct opened *o = opened_before(&shared);
+  if (!o) o = open_first(&shared);
+  if (o) {
     o->references++;
     *devPtr = o->base;
   }
   pthread_mutex_unlock(&opened_lock);
-  RETURN(error);
+  RETURN(o ? cudaSuccess : cudaErrorMapBufferObjectFailed);
 }
 
 /* Removes the memory of the last reference from the table. Needs opened_lock. */

@@ -2,9 +2,11 @@
  * Allocating and freeing: device memory is host memory with an owner, behind a descriptor of its own, so that other
  * processes can map it.
  *
- * Allocating and freeing wait for the pending work of the device, for pinned memory of every device, as the CUDA guide
- * permits. If a wait ends early because a stream has failed, the freed range becomes invalid at once, and its bytes are
- * freed when all work that is pending in any stream is complete.
+ * With the stand-in's NCCL, allocating and freeing wait for the pending work of the device, for pinned memory of every
+ * device, as the CUDA guide permits. NVIDIA's NCCL would never end: it allocates pinned memory for one rank while a
+ * kernel of another waits for that rank. With it only cudaFree waits, as CUDA is known to. If a wait ends early because
+ * a stream has failed, or there is none, the freed range becomes invalid at once, and its bytes are freed when all work
+ * that is pending in any stream is complete.
  */
 #include "memory.h"
 
@@ -33,8 +35,10 @@ static enum nccl4j_standin_kind kind_of(enum cudaMemoryType type) {
 
 #define EVERY_DEVICE (-1)
 
-static int waits_for(enum cudaMemoryType type, int device) {
-  return type == cudaMemoryTypeHost ? EVERY_DEVICE : device;
+static void wait_for_work(const struct region *r, bool frees) {
+  bool host = r->type == cudaMemoryTypeHost;
+  if (standin_nccl()) device_synchronize(host ? EVERY_DEVICE : r->device);
+  else if (frees && !host) device_synchronize(r->device);
 }
 
 /* Gives the region its bytes. Only device memory can be shared with other processes. */
@@ -71,7 +75,7 @@ cudaError_t memory_allocate(void **pointer, struct region r) {
 }
 
 static cudaError_t allocate(void **pointer, struct region r) {
-  if (r.bytes > 0) device_synchronize(waits_for(r.type, r.device));
+  if (r.bytes > 0) wait_for_work(&r, false);
   return memory_allocate(pointer, r);
 }
 
@@ -114,7 +118,7 @@ cudaError_t memory_release(void *pointer) { return release_at_once(pointer, fals
 
 static cudaError_t release(void *pointer, bool host, bool by_nccl) {
   struct region r;
-  if (pointer && region_find(pointer, &r)) device_synchronize(waits_for(r.type, r.device));
+  if (pointer && region_find(pointer, &r)) wait_for_work(&r, true);
   return release_at_once(pointer, host, by_nccl);
 }
 

@@ -86,25 +86,31 @@ bool memory_charge(int device, int64_t bytes) {
 
 /* ---- queries ---- */
 
-/* Whether any processor may use the bytes; which one is not known here. */
-static bool accessible(const struct region *r) {
-  return r->origin != BY_MAP || r->access.readers || r->access.host_reads;
+/* Whether kernels of the device may use the region; device -1: whether anyone may. */
+static bool usable(const struct region *r, int device) {
+  if (r->origin == BY_MAP)
+    return device < 0 ? r->access.readers || r->access.host_reads : r->access.readers >> device & 1;
+  if (device < 0 || device == r->device || r->type != cudaMemoryTypeDevice) return true;
+  if (r->origin == BY_POOL) return false; /* cudaMemPoolSetAccess, which could allow it, is not emulated */
+  return r->origin == BY_IPC || device_accesses_peer(device, r->device);
 }
 
 /* Mappings of cuMemMap side by side are one range to their users; other allocations side by side are not. */
-bool nccl4j_standin_reachable(const void *pointer, size_t bytes) {
+bool nccl4j_standin_usable(const void *pointer, size_t bytes, int device) {
   const char *start = pointer, *end = start + bytes, *at = start;
   bool continues = true;
   pthread_mutex_lock(&regions_lock);
   while (at < end) {
     const struct region *r = region_at(at);
-    if (!r || !accessible(r) || (at > start && !(continues && r->origin == BY_MAP))) break;
+    if (!r || !usable(r, device) || (at > start && !(continues && r->origin == BY_MAP))) break;
     continues = r->origin == BY_MAP;
     at = r->base + r->bytes;
   }
   pthread_mutex_unlock(&regions_lock);
   return at >= end;
 }
+
+bool nccl4j_standin_reachable(const void *pointer, size_t bytes) { return nccl4j_standin_usable(pointer, bytes, -1); }
 
 int nccl4j_standin_memory_device(const void *pointer) {
   struct region r;

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DEVICE_GRANULARITY ((size_t)2 << 20)
@@ -26,16 +27,39 @@ static void physical_destroy(void *object) {
   free(p);
 }
 
+static struct physical *physicals;
+
+static ino_t inode_of(int memfd) {
+  struct stat status;
+  return fstat(memfd, &status) == 0 ? status.st_ino : 0;
+}
+
 /* Takes the descriptor. */
 static CUmemGenericAllocationHandle physical_new(int memfd, size_t bytes, const CUmemAllocationProp *properties,
                                                  bool imported) {
   struct physical *p = calloc(1, sizeof *p);
   p->handles = 1;
   p->memfd = memfd;
+  p->inode = inode_of(memfd);
   p->bytes = bytes;
   p->imported = imported;
   p->properties = *properties;
   object_add(p, KIND_PHYSICAL, physical_destroy);
+  pthread_mutex_lock(&regions_lock);
+  p->next = physicals;
+  physicals = p;
+  pthread_mutex_unlock(&regions_lock);
+  return (CUmemGenericAllocationHandle)(uintptr_t)p;
+}
+
+/* Adds a handle to the allocation that this process has behind the descriptor; 0: it has none. */
+static CUmemGenericAllocationHandle handle_of(int memfd) {
+  ino_t inode = inode_of(memfd);
+  pthread_mutex_lock(&regions_lock);
+  struct physical *p = physicals;
+  while (p && p->inode != inode) p = p->next;
+  if (p) p->handles++;
+  pthread_mutex_unlock(&regions_lock);
   return (CUmemGenericAllocationHandle)(uintptr_t)p;
 }
 
@@ -55,8 +79,13 @@ void physical_add(struct physical *p, int handles, int mappings) {
   p->handles += handles;
   p->mappings += mappings;
   bool ended = p->handles == 0 && p->mappings == 0;
+  struct physical **at = &physicals;
+  while (ended && *at != p) at = &(*at)->next;
+  if (ended) *at = p->next;
   pthread_mutex_unlock(&regions_lock);
-  if (ended && object_retire(p, KIND_PHYSICAL)) object_put(p);
+  if (!ended) return;
+  object_retire(p, KIND_PHYSICAL);
+  object_put(p);
 }
 
 /* ---- creating and releasing ---- */
@@ -172,6 +201,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   if (!memfd_describe(memfd, &bytes, &device)) return CUDA_ERROR_INVALID_VALUE;
   if (device >= nccl4j_standin_device_count()) return CUDA_ERROR_NOT_SUPPORTED; /* this process has fewer devices */
+  *handle = handle_of(memfd);
+  if (*handle) return CUDA_SUCCESS;
   int copy = fcntl(memfd, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   CUmemAllocationProp properties = {

@@ -5,14 +5,18 @@
 #include "../cudart/memory.h"
 #include "driver.h"
 
+#include <sys/types.h>
+
 /* Exists while it has handles or mappings, whose numbers regions_lock guards. */
 struct physical {
   struct nccl4j_standin_object object;
   int handles, mappings;
   int memfd;
+  ino_t inode;
   size_t bytes;
-  bool imported;
+  bool imported; /* from another process, which accounts for the memory */
   CUmemAllocationProp properties;
+  struct physical *next; /* of all, under regions_lock */
 };
 
 /* Returns the allocation of a handle with a reference for the caller, NULL if it is not a valid handle. */

@@ -2,6 +2,7 @@
 #include "kernel.h"
 
 #include "launch.h"
+#include "onerank.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -19,10 +20,12 @@ struct registered {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct registered *all_registered;
 
+/* A kernel is a registered one with `run`, one for all collectives with a launch, or the one of a single rank. */
 struct kernel {
-  struct launch *launch; /* of a kernel of NCCL's; NULL for a registered one */
+  struct launch *launch;
   bool (*run)(const void *arguments, size_t bytes, int *step);
   int step;
+  const char *name;
   size_t bytes;
   max_align_t arguments[];
 };
@@ -68,20 +71,21 @@ static bool is_collective(const char *name) { return strstr(name, "ncclDevKernel
 
 struct kernel *kernel_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes,
                           int device) {
-  (void)device; /* every device's memory is the host's */
   struct registered *entry = find(name);
-  if (entry == NULL && !is_collective(name)) refuse(name);
+  if (entry == NULL && !is_collective(name) && !one_rank_is(name)) refuse(name);
   struct kernel *kernel = check_memory(calloc(1, sizeof *kernel + bytes + strlen(name) + 1));
   kernel->bytes = bytes;
   if (bytes > 0) memcpy(kernel->arguments, arguments, bytes);
-  char *own_name = strcpy((char *)kernel->arguments + bytes, name);
+  kernel->name = strcpy((char *)kernel->arguments + bytes, name);
   if (entry != NULL) kernel->run = entry->run;
-  else kernel->launch = launch_new(own_name, shape, kernel->arguments, bytes);
+  else if (is_collective(name)) kernel->launch = launch_new(kernel->name, shape, kernel->arguments, bytes);
+  if (kernel->launch != NULL) kernel->launch->device = device;
   return kernel;
 }
 
 enum kernel_progress kernel_poll(struct kernel *kernel) {
   if (kernel->launch != NULL) return launch_poll(kernel->launch);
+  if (kernel->run == NULL) return one_rank_run(kernel->name, kernel->arguments) ? KERNEL_DONE : KERNEL_FAILED;
   int before = kernel->step;
   if (kernel->run(kernel->arguments, kernel->bytes, &kernel->step)) return KERNEL_DONE;
   return kernel->step == before ? KERNEL_WAITS : KERNEL_MOVED;
@@ -93,8 +97,11 @@ void kernel_free(struct kernel *kernel) {
 }
 
 size_t kernel_gather(const char *name, void *const *parameters, void **buffer) {
-  if (find(name) == NULL) refuse(name);
-  *buffer = check_memory(malloc(PARAMETER_BYTES));
-  memcpy(*buffer, parameters[0], PARAMETER_BYTES);
-  return PARAMETER_BYTES;
+  bool one_rank = one_rank_is(name);
+  if (find(name) == NULL && !one_rank) refuse(name);
+  size_t bytes = one_rank ? ONE_RANK_BYTES : PARAMETER_BYTES;
+  *buffer = check_memory(malloc(bytes));
+  if (one_rank) one_rank_gather(parameters, *buffer);
+  else memcpy(*buffer, parameters[0], bytes);
+  return bytes;
 }

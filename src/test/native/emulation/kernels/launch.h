@@ -36,6 +36,7 @@ struct launch {
   size_t bytes;
   char *communicator; /* NCCL's structure */
   int rank, ranks;
+  int device;
   struct fibers *fibers;
   bool failed;
   /* Only for the time in which a fiber does not wait. */

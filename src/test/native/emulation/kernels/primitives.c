@@ -130,7 +130,7 @@ static bool never(void *state) {
 char *operand(struct primitives *p, enum buffer buffer, ptrdiff_t offset, ptrdiff_t count) {
   if (buffer == NOWHERE) return NULL;
   char *address = (buffer == INPUT ? p->input : p->output) + offset * (ptrdiff_t)p->element;
-  if (count > 0 && !nccl4j_standin_reachable(address, (size_t)count * p->element)) {
+  if (count > 0 && !nccl4j_standin_usable(address, (size_t)count * p->element, p->block->launch->device)) {
     p->block->launch->failed = true;
     fiber_wait(p->self, never, NULL);
   }
