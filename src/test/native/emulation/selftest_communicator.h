@@ -32,6 +32,8 @@
 #define STEP_LL128 4096
 #define MESSAGE_CHUNK 4096
 #define ARGUMENT_BYTES 4096
+#define GUARD_BYTES 4096 /* after a buffer, which no slot may reach */
+#define GUARD 0x5c
 
 enum { PEER_WRITES = 1, PEER_READS = 2 };
 
@@ -137,10 +139,16 @@ static inline void *zeroed(size_t bytes) {
   return memory;
 }
 
+static inline size_t step_bytes_of(enum protocol protocol) {
+  return protocol == LL ? STEP_LL : protocol == LL128 ? STEP_LL128 : STEP_SIMPLE;
+}
+
 static inline void connect_ranks(struct connection *send, struct connection *receive) {
-  receive->buffers[LL] = zeroed(SLOTS * STEP_LL);
-  receive->buffers[LL128] = zeroed(SLOTS * STEP_LL128);
-  receive->buffers[SIMPLE] = zeroed(SLOTS * STEP_SIMPLE);
+  for (int protocol = LL; protocol <= SIMPLE; protocol++) {
+    size_t bytes = SLOTS * step_bytes_of((enum protocol)protocol);
+    receive->buffers[protocol] = zeroed(bytes + GUARD_BYTES);
+    memset(receive->buffers[protocol] + bytes, GUARD, GUARD_BYTES);
+  }
   receive->tail = zeroed(sizeof(uint64_t));
   receive->head = zeroed(sizeof(uint64_t));
   receive->exchange = zeroed(sizeof(void *));
@@ -149,7 +157,11 @@ static inline void connect_ranks(struct connection *send, struct connection *rec
 }
 
 static inline void disconnect(struct connection *receive) {
-  for (int i = 0; i < 3; i++) free(receive->buffers[i]);
+  for (int protocol = LL; protocol <= SIMPLE; protocol++) {
+    const char *guard = receive->buffers[protocol] + SLOTS * step_bytes_of((enum protocol)protocol);
+    for (int i = 0; i < GUARD_BYTES; i++) CHECK(guard[i] == GUARD);
+    free(receive->buffers[protocol]);
+  }
   free(receive->tail);
   free(receive->head);
   free(receive->exchange);
@@ -316,19 +328,17 @@ struct proxy {
   enum protocol protocol;
   uint64_t steps; /* of a slice */
   uint64_t moved[CHANNELS_MOST];
+  int64_t first_size; /* bytes of the first slice of all */
   struct connection *send[CHANNELS_MOST], *receive[CHANNELS_MOST], own[CHANNELS_MOST];
   struct slot slots[CHANNELS_MOST][SLOTS];
 };
-
-static inline size_t step_bytes_of(enum protocol protocol) {
-  return protocol == LL ? STEP_LL : protocol == LL128 ? STEP_LL128 : STEP_SIMPLE;
-}
 
 static inline void proxy_open(struct proxy *proxy, struct world *w, enum protocol protocol, uint64_t steps, int index) {
   memset(proxy, 0, sizeof *proxy);
   proxy->world = w;
   proxy->protocol = protocol;
   proxy->steps = steps;
+  proxy->first_size = -1;
   for (int k = 0; k < w->channels; k++) {
     proxy->send[k] = &w->communicators[0]->channel[k].peers[1]->send[index];
     proxy->receive[k] = &w->communicators[1]->channel[k].peers[0]->receive[index];
@@ -372,6 +382,7 @@ static inline bool proxy_move(void *state) {
     if (proxy->protocol != SIMPLE && !flags_are_set(proxy->protocol, (uint64_t *)from, slot->size, step)) continue;
     CHECK(slot->size <= (int64_t)(step_bytes_of(proxy->protocol) * proxy->steps));
     memcpy(receive->buffers[proxy->protocol] + place, from, (size_t)slot->size);
+    if (proxy->first_size < 0) proxy->first_size = slot->size;
     slot->size = -1;
     proxy->moved[k] += proxy->steps;
     *receive->tail = proxy->moved[k];

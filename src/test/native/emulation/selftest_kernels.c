@@ -18,6 +18,9 @@ struct test {
   bool in_place;
   int direct; /* PEER_WRITES or PEER_READS: registered buffers */
   bool proxy; /* between ranks 0 and 1 */
+  int64_t first_size; /* bytes of the proxy's first slice; 0: not checked */
+  uint64_t argument;  /* of the operator */
+  bool by_address;
   unsigned seed;
 };
 
@@ -79,6 +82,8 @@ static char expected_byte(const struct test *t, const struct buffers *b, int ran
   size_t place = (byte + (t->function.operation == REDUCE_SCATTER ? (size_t)rank * b->block : 0)) / sizeof(uint32_t);
   uint32_t sum = 0;
   for (int r = 0; r < t->ranks; r++) sum += value_of(t, r, place);
+  if (t->function.operator == PRE_MUL_SUM) sum *= (uint32_t)t->argument;
+  if (t->function.operator == SUM_POST_DIV) sum /= (uint32_t)(t->argument / 2);
   return (char)(sum >> 8 * (byte % sizeof sum));
 }
 
@@ -92,6 +97,8 @@ static void set_work(const struct test *t, const struct buffers *b, int rank, st
       .registered = t->direct != 0,
       .direct = t->direct == PEER_READS ? PEER_READS : 0,
       .root = (uint32_t)t->root,
+      .argument = t->by_address ? (uint64_t)(uintptr_t)&t->argument : t->argument,
+      .argument_is_address = t->by_address,
       .send = b->input[rank],
       .receive = b->output[rank],
       .receive_offset = 64,
@@ -145,6 +152,7 @@ static void run_on(const struct test *t, struct world *w) {
   for (int r = 0; r < t->ranks; r++) kernels[r] = launch_of(t, w, &b, r, remote[r]);
   run_all(kernels, t->ranks, t->seed, t->proxy ? proxy_move : NULL, &proxy);
   check_results(t, &b);
+  if (t->proxy && t->first_size) CHECK(proxy.first_size == t->first_size);
   if (t->proxy) proxy_close(&proxy);
   release(t, &b);
 }
@@ -188,14 +196,106 @@ static void test_collectives(void) {
 
 /* The same connections serve one collective after the other, whose chunks have other numbers of steps. */
 static void test_steps(void) {
+  static const enum operation operations[] = {ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER};
   struct world *w = world_new(3, 2);
   for (unsigned i = 0; i < 60; i++) {
-    struct test t = {.ranks = 3, .channels = 2, .root = 1, .count = 300 + 77 * i, .seed = i, .grains = 2};
-    static const enum operation operations[] = {ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER};
+    struct test t = {.ranks = 3, .channels = 2, .root = 1, .count = 20000 + 777 * i, .seed = i};
     t.function = a_function(operations[i % 5], RING, (enum protocol)(i % 3));
+    bool halves = steps_of_slice(&t) == 2;
+    t.grains = t.function.protocol == LL ? 32 : t.function.protocol == LL128 ? 2 : halves ? 24 : 8;
     run_on(&t, w);
   }
   world_free(w);
+}
+
+static void test_operators(void) {
+  static const enum operation operations[] = {ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_REDUCE};
+  for (unsigned o = 0; o < 4; o++)
+    for (int protocol = LL; protocol <= SIMPLE; protocol++)
+      for (int ranks = 2; ranks <= 4; ranks++)
+        for (int by_address = 0; by_address < 2; by_address++)
+          for (int divides = 0; divides < 2; divides++) {
+            struct test t = {.function = a_function(operations[o], o == 3 ? TREE : RING, (enum protocol)protocol),
+                             .ranks = ranks,
+                             .channels = 1,
+                             .count = 2000,
+                             .grains = 2,
+                             .argument = divides ? 14 : 7,
+                             .by_address = by_address != 0};
+            t.function.operator = divides ? SUM_POST_DIV : PRE_MUL_SUM;
+            run(t);
+          }
+}
+
+/* Before the flags of LL begin again, senders write whole slots. */
+static void test_flags_begin_again(void) {
+  const uint64_t first = 0x7ffffff6, clean = 0x7ffffff8;
+  struct test t = {.function = a_function(ALL_REDUCE, RING, LL), .ranks = 2, .channels = 1, .count = 1000, .grains = 32};
+  for (int proxy = 0; proxy < 2; proxy++) {
+    struct world *w = world_new(2, 1);
+    for (int r = 0; r < 2; r++) {
+      struct peer *peer = w->communicators[r]->channel[0].peers[1 - r];
+      peer->send[0].step = peer->receive[0].step = *peer->receive[0].head = *peer->receive[0].tail = first;
+    }
+    t.proxy = proxy != 0;
+    run_on(&t, w);
+    const struct connection *receive = &w->communicators[1]->channel[0].peers[0]->receive[0];
+    CHECK(receive->step > clean && receive->step <= clean + SLOTS);
+    for (uint64_t step = clean; step < receive->step; step++) {
+      const uint64_t *words = (const uint64_t *)(receive->buffers[LL] + step % SLOTS * STEP_LL);
+      for (int i = 0; i < STEP_LL / 8; i++) CHECK(words[i] >> 32 == step + 1);
+    }
+    world_free(w);
+  }
+}
+
+/* A line of LL has arrived when both of its flags have. */
+static void test_half_a_line(void) {
+  struct test t = {.function = a_function(BROADCAST, RING, LL), .ranks = 2, .channels = 1, .count = 8, .grains = 1};
+  struct world *w = world_new(2, 1);
+  uintptr_t remote[RANKS_MOST];
+  struct buffers b;
+  allocate(&t, &b);
+  struct kernel *kernel = launch_of(&t, w, &b, 1, remote);
+  uint64_t *line = (uint64_t *)w->communicators[1]->channel[0].peers[0]->receive[0].buffers[LL];
+  CHECK(kernel_poll(kernel) == KERNEL_MOVED && kernel_poll(kernel) == KERNEL_WAITS);
+  line[0] = UINT64_C(1) << 32 | 0x44332211;
+  CHECK(kernel_poll(kernel) == KERNEL_WAITS);
+  line[1] = UINT64_C(1) << 32 | 0x88776655;
+  CHECK(kernel_poll(kernel) == KERNEL_DONE);
+  CHECK(memcmp(b.output[1], "\x11\x22\x33\x44\x55\x66\x77\x88", 8) == 0);
+  kernel_free(kernel);
+  release(&t, &b);
+  world_free(w);
+}
+
+/* Ranks exchange addresses for each work, even if it has no data for their channel. */
+static void test_registered_without_data(void) {
+  for (unsigned seed = 0; seed < 20; seed++) {
+    struct test t = {.function = a_function(BROADCAST, RING, SIMPLE), .ranks = 2, .channels = 1, .count = 5000, .grains = 8,
+                     .direct = PEER_WRITES, .seed = seed};
+    struct world *w = world_new(2, 1);
+    static uintptr_t remote[2][RANKS_MOST];
+    struct kernel *kernels[2];
+    struct buffers b;
+    set_flags(w, PEER_WRITES);
+    allocate(&t, &b);
+    for (int r = 0; r < 2; r++) {
+      struct collective_work works[3];
+      struct launch_arguments arguments;
+      for (int i = 0; i < 3; i++) {
+        set_work(&t, &b, r, &works[i], remote[r]);
+        if (i < 2) works[i].counts[0] = 0;
+      }
+      arguments_begin(&arguments, w, r);
+      arguments_batch(&arguments, w, 1, function_number(t.function), works, sizeof *works, 3, NULL);
+      kernels[r] = arguments_launch(&arguments, w, kernel_name);
+    }
+    run_all(kernels, 2, seed, NULL, NULL);
+    check_results(&t, &b);
+    release(&t, &b);
+    world_free(w);
+  }
 }
 
 static void test_proxies(void) {
@@ -210,6 +310,12 @@ static void test_proxies(void) {
                         .root = 1,
                         .proxy = true,
                         .seed = o});
+}
+
+/* A slice has at least a 32nd of its steps, so that little data is in one slice. */
+static void test_small_slices(void) {
+  run((struct test){.function = a_function(ALL_REDUCE, RING, SIMPLE), .ranks = 2, .channels = 1, .count = 40, .grains = 8,
+                    .proxy = true, .first_size = 80});
 }
 
 /* NCCL registers the buffers of a tree only where each rank has one child in the same process or host. */
@@ -287,8 +393,13 @@ static void test_threads(void) {
 int main(void) {
   test_collectives();
   test_steps();
+  test_operators();
+  test_flags_begin_again();
+  test_half_a_line();
   test_proxies();
+  test_small_slices();
   test_registered();
+  test_registered_without_data();
   test_threads();
   printf("kernels: passed\n");
   return 0;

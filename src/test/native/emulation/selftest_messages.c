@@ -159,6 +159,8 @@ static void test_foreign_addresses(void) {
     CHECK(kernel_poll(kernels[provider]) != KERNEL_FAILED);
     CHECK(*exchange == foreign);
     *exchange = direct == PEER_WRITES ? received : sent;
+    /* A sender whose memory is read does not end before that. */
+    for (int i = 0; i < 3 && direct == PEER_READS; i++) CHECK(kernel_poll(kernels[provider]) != KERNEL_DONE);
     run_all(kernels, 2, 5, NULL, NULL);
     for (int i = 0; i < 9000; i++) CHECK(received[i] == 7);
     CHECK(cudaFree(sent) == cudaSuccess && cudaFree(received) == cudaSuccess);

@@ -207,3 +207,28 @@ void arithmetic_finish(const struct function *function, uint64_t argument, void 
     default: long_divide(argument, values, count); break;
   }
 }
+
+static double read_value(ncclDataType_t type, const void *values, size_t index) {
+  switch (type) {
+    case ncclFloat16: return decode(&half_format, ((const uint16_t *)values)[index]);
+    case ncclBfloat16: return decode(&brain_format, ((const uint16_t *)values)[index]);
+    case ncclFloat8e4m3: return decode(&e4m3_format, ((const uint8_t *)values)[index]);
+    case ncclFloat8e5m2: return decode(&e5m2_format, ((const uint8_t *)values)[index]);
+    default: return ((const float *)values)[index];
+  }
+}
+
+static void write_value(ncclDataType_t type, void *values, size_t index, double value) {
+  switch (type) {
+    case ncclFloat16: ((uint16_t *)values)[index] = (uint16_t)encode(&half_format, value); break;
+    case ncclBfloat16: ((uint16_t *)values)[index] = (uint16_t)encode(&brain_format, value); break;
+    case ncclFloat8e4m3: ((uint8_t *)values)[index] = (uint8_t)encode(&e4m3_format, value); break;
+    case ncclFloat8e5m2: ((uint8_t *)values)[index] = (uint8_t)encode(&e5m2_format, value); break;
+    default: ((float *)values)[index] = (float)value; break;
+  }
+}
+
+void arithmetic_convert(ncclDataType_t from_type, const void *from, ncclDataType_t to_type, void *to, size_t count) {
+  if (from_type == to_type) memcpy(to, from, count * type_bytes(to_type));
+  else for (size_t i = 0; i < count; i++) write_value(to_type, to, i, read_value(from_type, from, i));
+}

@@ -22,5 +22,7 @@ void arithmetic_reduce(const struct function *function, uint64_t argument, void 
                        size_t count);
 /* Divides each value by the operator's argument, for SUM_POST_DIV. */
 void arithmetic_finish(const struct function *function, uint64_t argument, void *values, size_t count);
+/* Converts floating-point values to another such type, to nearest even. */
+void arithmetic_convert(ncclDataType_t from_type, const void *from, ncclDataType_t to_type, void *to, size_t count);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "launch.h"
 #include "onerank.h"
+#include "symmetric.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -20,11 +21,12 @@ struct registered {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct registered *all_registered;
 
-/* A kernel is a registered one with `run`, one for all collectives with a launch, or the one of a single rank. */
+/* A kernel is a registered one with `run`, one of NCCL's with a launch of one or the other kind, or that of a single rank. */
 struct kernel {
   struct launch *launch;
+  struct symmetric *symmetric;
   bool (*run)(const void *arguments, size_t bytes, int *step);
-  int step;
+  int step, device;
   const char *name;
   size_t bytes;
   max_align_t arguments[];
@@ -72,20 +74,22 @@ static bool is_collective(const char *name) { return strstr(name, "ncclDevKernel
 struct kernel *kernel_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes,
                           int device) {
   struct registered *entry = find(name);
-  if (entry == NULL && !is_collective(name) && !one_rank_is(name)) refuse(name);
+  if (entry == NULL && !is_collective(name) && !symmetric_is(name) && !one_rank_is(name)) refuse(name);
   struct kernel *kernel = check_memory(calloc(1, sizeof *kernel + bytes + strlen(name) + 1));
   kernel->bytes = bytes;
+  kernel->device = device;
   if (bytes > 0) memcpy(kernel->arguments, arguments, bytes);
   kernel->name = strcpy((char *)kernel->arguments + bytes, name);
   if (entry != NULL) kernel->run = entry->run;
-  else if (is_collective(name)) kernel->launch = launch_new(kernel->name, shape, kernel->arguments, bytes);
-  if (kernel->launch != NULL) kernel->launch->device = device;
+  else if (is_collective(name)) kernel->launch = launch_new(kernel->name, shape, kernel->arguments, bytes, device);
+  else if (symmetric_is(name)) kernel->symmetric = symmetric_new(kernel->name, shape, kernel->arguments, bytes, device);
   return kernel;
 }
 
 enum kernel_progress kernel_poll(struct kernel *kernel) {
   if (kernel->launch != NULL) return launch_poll(kernel->launch);
-  if (kernel->run == NULL) return one_rank_run(kernel->name, kernel->arguments) ? KERNEL_DONE : KERNEL_FAILED;
+  if (kernel->symmetric != NULL) return symmetric_poll(kernel->symmetric);
+  if (kernel->run == NULL) return one_rank_run(kernel->name, kernel->arguments, kernel->device) ? KERNEL_DONE : KERNEL_FAILED;
   int before = kernel->step;
   if (kernel->run(kernel->arguments, kernel->bytes, &kernel->step)) return KERNEL_DONE;
   return kernel->step == before ? KERNEL_WAITS : KERNEL_MOVED;
@@ -93,6 +97,7 @@ enum kernel_progress kernel_poll(struct kernel *kernel) {
 
 void kernel_free(struct kernel *kernel) {
   if (kernel->launch != NULL) launch_free(kernel->launch);
+  if (kernel->symmetric != NULL) symmetric_free(kernel->symmetric);
   free(kernel);
 }
 

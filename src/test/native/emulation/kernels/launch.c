@@ -14,12 +14,14 @@ void launch_refuse(const struct launch *launch, const char *reason) {
   abort();
 }
 
-struct launch *launch_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes) {
+struct launch *launch_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes,
+                          int device) {
   struct launch *launch = calloc(1, sizeof *launch + shape->grid.x * sizeof *launch->blocks);
   if (launch == NULL) abort();
   launch->name = name;
   launch->arguments = arguments;
   launch->bytes = bytes;
+  launch->device = device;
   launch->block_count = (int)shape->grid.x;
   return launch;
 }

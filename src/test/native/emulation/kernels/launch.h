@@ -50,7 +50,8 @@ struct launch {
 _Noreturn void launch_refuse(const struct launch *launch, const char *reason);
 
 /* Creates a launch; the name and the arguments must outlive it. */
-struct launch *launch_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes);
+struct launch *launch_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes,
+                          int device);
 enum kernel_progress launch_poll(struct launch *launch);
 void launch_free(struct launch *launch);
 
@@ -79,5 +80,7 @@ bool plan_wanted(void);
 bool plan_only(void);
 /* Writes a line for each work of the block's batch. */
 void plan_write(const struct block *block);
+/* Writes a line for a work of a kernel for symmetric memory. */
+void plan_write_symmetric(const char *kernel, int rank, int ranks, int blocks, size_t count);
 
 #endif

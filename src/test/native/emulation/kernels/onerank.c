@@ -53,12 +53,12 @@ void one_rank_gather(void *const *parameters, void *buffer) {
   memcpy(buffer, &p, sizeof p);
 }
 
-bool one_rank_run(const char *name, const void *arguments) {
+bool one_rank_run(const char *name, const void *arguments, int device) {
   struct parameters p;
   memcpy(&p, arguments, sizeof p);
   struct function function = {.operator = PRE_MUL_SUM, .type = type_of(name)};
   size_t element = type_bytes(function.type), bytes = p.count * element;
-  if (!nccl4j_standin_reachable(p.input, bytes) || !nccl4j_standin_reachable(p.output, bytes)) return false;
+  if (!nccl4j_standin_usable(p.input, bytes, device) || !nccl4j_standin_usable(p.output, bytes, device)) return false;
   uint64_t scalar = p.argument;
   if (p.is_address) {
     scalar = 0;

@@ -13,7 +13,7 @@ bool one_rank_is(const char *name);
 /* Copies the parameters from the addresses of the launch. */
 void one_rank_gather(void *const *parameters, void *buffer);
 
-/* Carries out the kernel, which waits for nothing; false if a device may not access its buffers. */
-bool one_rank_run(const char *name, const void *arguments);
+/* Carries out the kernel, which waits for nothing; false if the device may not access its buffers. */
+bool one_rank_run(const char *name, const void *arguments, int device);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * NCCL's plan, as a launch shows it: with NCCL4J_STANDIN_PLAN=FILE, one line of blank-separated keys and values per channel
- * and work. With NCCL4J_STANDIN_PLAN_ONLY=1 nothing else is done, so that thousands of counts can be planned.
+ * and work; per work of a kernel for symmetric memory. With NCCL4J_STANDIN_PLAN_ONLY=1 nothing else is done, so that thousands of counts can be planned.
  */
 #include "launch.h"
 
@@ -63,6 +63,18 @@ static const char *type_name(ncclDataType_t type) {
   return names[type];
 }
 
+/* One call a line, so that lines of several threads and processes do not mix. */
+static void write_line(struct line *line) {
+  line->text[line->length++] = '\n';
+  if (write(file, line->text, line->length) != (ssize_t)line->length) abort();
+}
+
+void plan_write_symmetric(const char *kernel, int rank, int ranks, int blocks, size_t count) {
+  struct line line = {0};
+  append(&line, "rank %d ranks %d nodes 1 blocks %d kernel %s count %zu", rank, ranks, blocks, kernel, count);
+  write_line(&line);
+}
+
 static void append_collective(struct line *line, const struct block *block, const void *work) {
   const struct release *r = block->launch->release;
   const struct function *function = &block->batch.function;
@@ -118,8 +130,6 @@ void plan_write(const struct block *block) {
     else if (block->batch.type == WORK_BROADCAST) append_broadcast(&line, block, work);
     else append_collective(&line, block, work);
     append_channel(&line, block);
-    line.text[line.length++] = '\n';
-    /* One call a line, so that lines of several threads and processes do not mix. */
-    if (write(file, line.text, line.length) != (ssize_t)line.length) abort();
+    write_line(&line);
   }
 }

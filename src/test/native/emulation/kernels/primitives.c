@@ -127,9 +127,17 @@ static bool never(void *state) {
   return false;
 }
 
+/* Whether the operand is a registered buffer of a message that the peer copies. Its address is then the peer's, which this
+ * process may not have. */
+static bool is_for_peer(const struct primitives *p, enum buffer buffer) {
+  if (!p->message) return false;
+  return buffer == INPUT ? p->send_count > 0 && p->sends[0].reads : p->receive_count > 0 && p->receives[0].writes;
+}
+
 char *operand(struct primitives *p, enum buffer buffer, ptrdiff_t offset, ptrdiff_t count) {
   if (buffer == NOWHERE) return NULL;
   char *address = (buffer == INPUT ? p->input : p->output) + offset * (ptrdiff_t)p->element;
+  if (is_for_peer(p, buffer)) return address;
   if (count > 0 && !nccl4j_standin_usable(address, (size_t)count * p->element, p->block->launch->device)) {
     p->block->launch->failed = true;
     fiber_wait(p->self, never, NULL);

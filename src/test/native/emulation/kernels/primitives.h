@@ -71,7 +71,7 @@ void link_post(struct link *link);
 /* Tells the proxy, if there is one, the bytes in the next slot. */
 void link_size(const struct primitives *p, const struct link *link, size_t bytes);
 /* Returns the address of one of this rank's operands, NULL for NOWHERE. Fails the kernel if a device may not access
- * `count` elements there. */
+ * `count` elements there; an operand that only the peer copies is not checked, and not to be used. */
 char *operand(struct primitives *p, enum buffer buffer, ptrdiff_t offset, ptrdiff_t count);
 /* Reduces the sources to `count` elements, which go to all destinations. `prepare`: the first source is an operand. */
 void combine(struct primitives *p, char *const *sources, int source_count, char *const *destinations,

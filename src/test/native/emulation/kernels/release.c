@@ -142,6 +142,38 @@ static const struct release releases[] = {{
             .bytes = WHOLE(24, 8),
             .done = WHOLE(32, 8),
         },
+
+    .symmetric_bytes = 304,
+    .range_bytes = 4,
+    .symmetric_work_bytes = 64,
+    .symmetric =
+        {
+            .rank = WHOLE(8, 4),
+            .ranks = WHOLE(12, 4),
+            .local_rank = WHOLE(20, 4),
+            .local_ranks = WHOLE(24, 4),
+            .base = WHOLE(56, 8),
+            .stride = WHOLE(72, 4),
+            .barrier = WHOLE(128, 4),
+            .barriers = WHOLE(132, 4),
+            .abort = WHOLE(208, 8),
+            .lines = WHOLE(240, 4),
+            .slots = WHOLE(244, 4),
+            .blocks = WHOLE(288, 4),
+        },
+    .range = {.last = WHOLE(0, 2), .fraction = WHOLE(2, 2)},
+    .symmetric_work =
+        {
+            .argument = WHOLE(0, 8),
+            .count = WHOLE(8, 8),
+            .input_window = WHOLE(16, 8),
+            .output_window = WHOLE(24, 8),
+            .input_offset = WHOLE(32, 8),
+            .output_offset = WHOLE(40, 8),
+            .first_block = WHOLE(56, 2),
+            .block_count = WHOLE(58, 2),
+        },
+    .window = {.base = WHOLE(8, 8), .local_rank = WHOLE(16, 4), .stride = WHOLE(24, 4)},
 }};
 
 /* The names of the objects of this process. */

@@ -68,6 +68,21 @@ struct release {
   struct {
     struct field depth, chunk, send, receive, bytes, done;
   } broadcast;
+
+  /* The parameter of a kernel for symmetric memory. The ranges of the blocks follow it, and then the works. */
+  size_t symmetric_bytes, range_bytes, symmetric_work_bytes;
+  struct {
+    struct field rank, ranks, local_rank, local_ranks, base, stride, barrier, barriers, abort, lines, slots, blocks;
+  } symmetric;
+  struct {
+    struct field last, fraction;
+  } range;
+  struct {
+    struct field argument, count, input_window, output_window, input_offset, output_offset, first_block, block_count;
+  } symmetric_work;
+  struct {
+    struct field base, local_rank, stride;
+  } window;
 };
 
 /* Returns the release of the NCCL library of this process; ends the process if it is unknown. */
@@ -77,6 +92,7 @@ static inline uint64_t get(const void *base, struct field field) {
   const char *address = (const char *)base + field.offset;
   uint64_t value = field.bytes == 8   ? *(const uint64_t *)address
                    : field.bytes == 4 ? *(const uint32_t *)address
+                   : field.bytes == 2 ? *(const uint16_t *)address
                                       : *(const uint8_t *)address;
   return field.width ? value >> field.shift & ((UINT64_C(1) << field.width) - 1) : value;
 }

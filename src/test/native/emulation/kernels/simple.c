@@ -117,17 +117,11 @@ static void move_slice(struct primitives *p, const struct transfer *t, char **so
   }
 }
 
-/* Whether the peer of a message moves the data. The address of this rank's operand is then one in the peer's process. */
-static bool peer_moves(const struct primitives *p) {
-  return p->message && (p->receive_count > 0 ? p->receives[0].writes : p->sends[0].reads);
-}
-
 static void run_slice(struct primitives *p, const struct transfer *t, ptrdiff_t offset, ptrdiff_t count) {
   char *sources[1 + TREE_CHILDREN] = {0}, *destinations[1 + TREE_CHILDREN] = {0};
   int source_count = 0, destination_count = 0;
-  ptrdiff_t used = peer_moves(p) ? 0 : count;
-  if (t->from != NOWHERE) sources[source_count++] = operand(p, t->from, t->from_offset + offset, used);
-  if (t->to != NOWHERE) destinations[destination_count++] = operand(p, t->to, t->to_offset + offset, used);
+  if (t->from != NOWHERE) sources[source_count++] = operand(p, t->from, t->from_offset + offset, count);
+  if (t->to != NOWHERE) destinations[destination_count++] = operand(p, t->to, t->to_offset + offset, count);
   for (int i = 0; t->receive && i < p->receive_count; i++) {
     link_wait(p, &p->receives[i], p->steps);
     sources[source_count++] = place_of(p, &p->receives[i], t, offset);

@@ -18,7 +18,7 @@
 /* A device and its vendor, NVIDIA. */
 #define H100 0x233010deu
 #define NVSWITCH 0x22a310deu
-/* As in cudart/device.c. */
+/* As in cudart/properties.c. */
 #define COMPUTE_MAJOR 9
 #define COMPUTE_MINOR 0
 #define PCIE_GENERATION 5
@@ -41,12 +41,14 @@ static nvmlReturn_t check(nvmlDevice_t device, const void *result) {
   return device_index(device) < 0 || !result ? NVML_ERROR_INVALID_ARGUMENT : NVML_SUCCESS;
 }
 
-/* Every function of a device starts with this. */
-#define CHECK(device, result)                                                                      \
+#define RETURN_UNLESS_SUCCESS(expression)                                                          \
   do {                                                                                             \
-    nvmlReturn_t checked = check(device, result);                                                  \
+    nvmlReturn_t checked = (expression);                                                           \
     if (checked != NVML_SUCCESS) return checked;                                                   \
   } while (0)
+
+/* Every function of a device starts with this. */
+#define CHECK(device, result) RETURN_UNLESS_SUCCESS(check(device, result))
 
 nvmlReturn_t nvmlInit_v2(void) {
   if (nccl4j_standin_device_count() == 0) return NVML_ERROR_DRIVER_NOT_LOADED;
@@ -158,12 +160,15 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, nvml
   return NVML_SUCCESS;
 }
 
-/* A device has the links from 0 on; a link that it does not have is an invalid argument. */
-static bool link_exists(unsigned int link) { return link < (unsigned)nccl4j_standin_nvlinks(); }
+/* A device has the links from 0 on. */
+static nvmlReturn_t check_link(unsigned int link) {
+  unsigned int links = (unsigned)nccl4j_standin_nvlinks();
+  return links == 0 ? NVML_ERROR_NOT_SUPPORTED : link < links ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
 
 nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, nvmlEnableState_t *state) {
   CHECK(device, state);
-  if (!link_exists(link)) return NVML_ERROR_INVALID_ARGUMENT;
+  RETURN_UNLESS_SUCCESS(check_link(link));
   *state = NVML_FEATURE_ENABLED;
   return NVML_SUCCESS;
 }
@@ -171,14 +176,15 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, nv
 nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, unsigned int link, nvmlNvLinkCapability_t capability,
                                            unsigned int *result) {
   CHECK(device, result);
-  if (capability > NVML_NVLINK_CAP_VALID || !link_exists(link)) return NVML_ERROR_INVALID_ARGUMENT;
+  RETURN_UNLESS_SUCCESS(check_link(link));
+  if (capability > NVML_NVLINK_CAP_VALID) return NVML_ERROR_INVALID_ARGUMENT;
   *result = capability != NVML_NVLINK_CAP_SLI_BRIDGE;
   return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *info) {
   CHECK(device, info);
-  if (!link_exists(link)) return NVML_ERROR_INVALID_ARGUMENT;
+  RETURN_UNLESS_SUCCESS(check_link(link));
   struct nccl4j_standin_bus_id id = nccl4j_standin_bus_id(device_index(device));
   id.bus = SWITCH_BUS + link % SWITCHES;
   id.slot = 0;
