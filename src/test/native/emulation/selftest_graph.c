@@ -362,7 +362,7 @@ static void streams_of_a_library(void) {
 static void refused_captures(void) {
   static struct meeting m = {.expected = 1};
   cudaStream_t origin = stream_new(), fork = stream_new(), blocking;
-  cudaEvent_t outside = event_new();
+  cudaEvent_t outside = event_new(), never_recorded = event_new();
   enum cudaStreamCaptureStatus status;
   cudaGraph_t graph;
   OK(cudaStreamCreate(&blocking));
@@ -377,6 +377,7 @@ static void refused_captures(void) {
   SAME(cudaErrorStreamCaptureUnjoined, cudaStreamEndCapture(origin, &graph));
   OK(cudaEventRecord(outside, origin));
   begin_capture(origin);
+  OK(cudaStreamWaitEvent(origin, never_recorded, 0)); /* depends on nothing */
   SAME(cudaErrorStreamCaptureIsolation, cudaStreamWaitEvent(origin, outside, 0));
   OK(cudaStreamIsCapturing(origin, &status));
   SAME(cudaStreamCaptureStatusInvalidated, status);
@@ -387,11 +388,15 @@ static void refused_captures(void) {
   SAME(cudaStreamCaptureStatusActive, status);
   OK(cudaStreamEndCapture(blocking, &graph));
   OK(cudaGraphDestroy(graph));
+  begin_capture(blocking);
+  SAME(cudaErrorStreamCaptureImplicit, cudaEventRecord(never_recorded, NULL)); /* but work does */
+  SAME(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(blocking, &graph));
   SAME(0, nccl4j_standin_live("graph"));
   SAME(0, atomic_load(&m.arrived));
   OK(cudaStreamDestroy(origin));
   OK(cudaStreamDestroy(blocking));
   OK(cudaEventDestroy(outside));
+  OK(cudaEventDestroy(never_recorded));
 }
 
 /* A launch in a capture is a child graph; stream memory operations are nodes. */

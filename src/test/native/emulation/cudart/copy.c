@@ -52,10 +52,24 @@ static cudaError_t check_side(const void *pointer, size_t bytes, enum side side,
   return nccl4j_standin_reachable(pointer, bytes) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+#define SMALL_BYTES 65536
+
+/* CUDA copies little pageable memory by itself, not by the device: with nothing before it in the stream, such a copy is
+ * as good as done when the call returns. NCCL counts on it: a graph that holds the first operation with a peer does not
+ * wait for the copy of that connection, which NCCL made in another stream. */
+static bool at_once(stream_t *s, const struct transfer *t, bool stage, bool capturing) {
+  return stage && !capturing && t->bytes <= SMALL_BYTES && capture_forbids_legacy(s) == cudaSuccess && stream_idle(s);
+}
+
 static cudaError_t enqueue_transfer(cudaStream_t stream, struct transfer t, bool wait, bool stage) {
   stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
   if (!s) return cudaErrorInvalidResourceHandle;
   bool capturing = nccl4j_standin_stream_capture(s) != 0;
+  if (at_once(s, &t, stage, capturing)) {
+    transfer_start(&t);
+    object_put(s);
+    return cudaSuccess;
+  }
   struct transfer *spec = malloc(sizeof *spec);
   *spec = t;
   if (stage && !wait && !capturing) {

@@ -59,6 +59,8 @@ void completion_hold(struct completion *c);
 void completion_put(struct completion *c);
 void completion_signal(struct completion *c, cudaError_t error);
 cudaError_t completion_wait(struct completion *c);
+/* Whether it has been signalled, and without an error. */
+bool completion_reached(struct completion *c);
 
 /* Pauses between polls that found nothing to do; *polls is 0 at first, and again after progress. */
 void poll_pause(unsigned int *polls);
@@ -103,6 +105,8 @@ cudaError_t stream_wait_for(stream_t *s, struct completion *c);
 /* Calls `then`, at once or on a worker, when everything that is pending now in any stream is complete. */
 void streams_after_pending(void (*then)(void *), void *argument);
 cudaError_t stream_synchronize(stream_t *s);
+/* Whether work that is enqueued now would run at once: nothing is pending before it, and the stream has not failed. */
+bool stream_idle(stream_t *s);
 /* Waits for the work that is enqueued now on the device (-1: on every device); other threads may enqueue more
  * meanwhile. */
 cudaError_t device_synchronize(int device);

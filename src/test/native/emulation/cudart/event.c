@@ -89,7 +89,8 @@ static cudaError_t record(event_t *e, stream_t *s) {
     bool captured;
     unsigned long long capture;
     struct edges *edges;
-    cudaError_t error = capture_record(s, false, &capture, &edges, &captured);
+    cudaError_t error = capture_forbids_legacy(s);
+    if (error == cudaSuccess) error = capture_record(s, false, &capture, &edges, &captured);
     if (error != cudaSuccess) return error;
     if (captured) {
       event_recorded(e, NULL, capture, edges);
@@ -300,9 +301,9 @@ static cudaError_t wait_event(stream_t *s, event_t *e) {
   if (c) completion_hold(c);
   unsigned long long capture = e->capture;
   struct edges *edges = e->edges;
-  bool captured = false;
+  bool captured = false, recorded = c || edges;
   cudaError_t error = cudaSuccess;
-  if (atomic_load(&captures_active) || edges) error = capture_wait(s, capture, edges, &captured);
+  if (recorded && (atomic_load(&captures_active) || edges)) error = capture_wait(s, capture, edges, &captured);
   pthread_mutex_unlock(&e->lock);
   if (c && !captured && error == cudaSuccess) error = stream_wait_for(s, c);
   completion_put(c);

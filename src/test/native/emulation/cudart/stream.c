@@ -184,13 +184,37 @@ cudaError_t nccl4j_standin_order(stream_t *earlier, stream_t *later) {
   return error;
 }
 
+/* Whether the stream has work; for a legacy stream, also the blocking streams of the device. Needs streams_lock. */
+static bool pending_with_blocking(stream_t *s) {
+  bool is = pending(s);
+  for (stream_t *b = streams; b && s->legacy && !is; b = b->next)
+    is = b->device == s->device && blocking(b) && pending(b);
+  return is;
+}
+
+bool stream_idle(stream_t *s) {
+  pthread_mutex_lock(&streams_lock);
+  stream_t *legacy = blocking(s) ? legacy_streams[s->device] : NULL;
+  bool idle = !pending_with_blocking(s) && !(legacy && pending(legacy));
+  pthread_mutex_unlock(&streams_lock);
+  pthread_mutex_lock(&s->lock);
+  idle = idle && s->error == cudaSuccess;
+  pthread_mutex_unlock(&s->lock);
+  return idle;
+}
+
 void stream_mark(stream_t *s, struct completion *c) {
+  if (stream_idle(s)) {
+    completion_signal(c, cudaSuccess);
+    return;
+  }
   completion_hold(c);
   cudaError_t error = nccl4j_standin_enqueue(s, &signal_work, c);
   if (error != cudaSuccess) completion_signal(c, error);
 }
 
 cudaError_t stream_wait_for(stream_t *s, struct completion *c) {
+  if (completion_reached(c)) return cudaSuccess;
   completion_hold(c);
   return nccl4j_standin_enqueue(s, &wait_work, c);
 }
@@ -431,9 +455,7 @@ static cudaError_t stream_query(stream_t *s) {
   if (error == cudaSuccess) error = nccl4j_standin_unsafe();
   if (error != cudaSuccess) return error;
   pthread_mutex_lock(&streams_lock);
-  bool busy = pending(s);
-  for (stream_t *b = streams; b && s->legacy && !busy; b = b->next)
-    busy = b->device == s->device && blocking(b) && pending(b);
+  bool busy = pending_with_blocking(s);
   pthread_mutex_unlock(&streams_lock);
   pthread_mutex_lock(&s->lock);
   error = s->error != cudaSuccess ? s->error : busy ? cudaErrorNotReady : cudaSuccess;

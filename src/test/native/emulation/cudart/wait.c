@@ -30,6 +30,13 @@ void completion_signal(struct completion *c, cudaError_t error) {
   pthread_mutex_unlock(&c->lock);
 }
 
+bool completion_reached(struct completion *c) {
+  pthread_mutex_lock(&c->lock);
+  bool reached = c->done && c->error == cudaSuccess;
+  pthread_mutex_unlock(&c->lock);
+  return reached;
+}
+
 cudaError_t completion_wait(struct completion *c) {
   pthread_mutex_lock(&c->lock);
   while (!c->done) pthread_cond_wait(&c->reached, &c->lock);
