@@ -44,8 +44,8 @@ struct work {
   struct window *input_window, *output_window;
   size_t input, output;
   int root;
-  uint16_t padding[1];
-  uint64_t first_block : 16, block_count : 16, padding2 : 32;
+  uint16_t first_block, block_count;
+  uint64_t padding;
 };
 
 struct window {
