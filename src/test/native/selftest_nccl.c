@@ -3,7 +3,7 @@
  * device, a stream and a communicator. Prints one line per case and stops at the first wrong value; an alarm ends a
  * hang.
  */
-#include "emulation/standin.h"
+#include "standin.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * The test of the stand-in built as an older NCCL (build --nccl): version, symbols, the fields of a configuration that
  * it reads, types, and a collective. STANDIN_RELEASE is the expected release.
  */
-#include "emulation/standin.h"
+#include "standin.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

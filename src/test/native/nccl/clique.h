@@ -8,7 +8,7 @@
 #ifndef NCCL4J_STANDIN_CLIQUE_H
 #define NCCL4J_STANDIN_CLIQUE_H
 
-#include "../emulation/standin.h"
+#include "../standin.h"
 #include "release.h"
 
 #include <pthread.h>
