@@ -238,7 +238,44 @@ static void memory_operations(void) {
   OK(cudaStreamDestroy(b));
 }
 
-/* ---- copies in batches ---- */
+/* ---- copies ---- */
+
+/* A small copy of pageable memory is done at once if nothing is before it in the stream; otherwise it waits, and its
+ * source was read by the call. */
+static void small_copies(void) {
+  int *device, value = 1;
+  uint32_t *gate;
+  cudaStream_t stream = stream_new();
+  cudaEvent_t event;
+  OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  OK(cudaMalloc((void **)&device, sizeof *device));
+  OK(cudaHostAlloc((void **)&gate, sizeof *gate, cudaHostAllocMapped));
+  *gate = 0;
+  OK(cudaMemcpyAsync(device, &value, sizeof value, cudaMemcpyHostToDevice, stream));
+  OK(cudaEventRecord(event, stream));
+  OK(cudaEventQuery(event));
+  SAME(1, *device);
+  OK(wait32(stream, (CUdeviceptr)gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+  value = 2;
+  OK(cudaMemcpyAsync(device, &value, sizeof value, cudaMemcpyHostToDevice, stream));
+  value = 3;
+  OK(cudaEventRecord(event, stream));
+  nap();
+  SAME(cudaErrorNotReady, cudaEventQuery(event));
+  SAME(1, __atomic_load_n(device, __ATOMIC_ACQUIRE));
+  __atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+  OK(cudaEventSynchronize(event));
+  SAME(2, *device);
+  SAME(0, nccl4j_standin_fail_stream(stream, cudaErrorLaunchFailure)); /* nothing runs at once in a failed stream */
+  OK(cudaMemcpyAsync(device, &value, sizeof value, cudaMemcpyHostToDevice, stream));
+  OK(cudaEventRecord(event, stream));
+  SAME(cudaErrorLaunchFailure, cudaEventSynchronize(event));
+  SAME(2, *device);
+  OK(cudaEventDestroy(event));
+  OK(cudaFree(device));
+  OK(cudaFreeHost(gate));
+  OK(cudaStreamDestroy(stream));
+}
 
 static void batches(void) {
   int values[] = {1, 2, 3, 4}, *device, found[4] = {0};
@@ -283,6 +320,7 @@ int main(void) {
   launches();
   refused_launches();
   memory_operations();
+  small_copies();
   batches();
   printf("selftest_stream: ok\n");
   return 0;

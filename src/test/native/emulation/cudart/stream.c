@@ -1,9 +1,11 @@
 /*
  * Streams: each has a queue and a thread, so that enqueued work runs asynchronously.
  *
- * The worker starts with the first work item and ends when the stream is destroyed and drained; it never spins. The
- * legacy stream of a device is ordered with the device's blocking streams, in both directions, by completions enqueued
- * under one lock: enqueueing has a total order, so waits cannot form a cycle.
+ * The worker starts with the first work item and ends when the stream is destroyed and drained. It polls, with pauses,
+ * only for kernels and for values in memory. Records and waits that nothing can delay need no work item.
+ *
+ * The legacy stream of a device is ordered with the device's blocking streams, in both directions, by completions
+ * enqueued under one lock: enqueueing has a total order, so waits cannot form a cycle.
  */
 #include "cudart.h"
 
