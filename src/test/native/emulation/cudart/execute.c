@@ -292,8 +292,8 @@ static cudaError_t place_nodes(exec_t *e, const graph_t *g) {
 
 static cudaError_t instantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags) {
   /* Nothing is allocated in a graph, and a graph is uploaded and its nodes have priorities without any effect. */
-  const unsigned long long known =
-      cudaGraphInstantiateFlagAutoFreeOnLaunch | cudaGraphInstantiateFlagUpload | cudaGraphInstantiateFlagUseNodePriority;
+  const unsigned long long known = cudaGraphInstantiateFlagAutoFreeOnLaunch | cudaGraphInstantiateFlagUpload |
+                                   cudaGraphInstantiateFlagUseNodePriority;
   if (!exec) return cudaErrorInvalidValue;
   if (flags & ~known) not_emulated("instantiating a graph with flags %#llx", flags);
   graph_t *g = object_get(graph, KIND_GRAPH);
