@@ -16,8 +16,9 @@
     }                                                                                                                  \
   } while (0)
 
-static const ncclDataType_t all_types[] = {ncclInt8,    ncclUint8,   ncclInt32,   ncclUint32,   ncclInt64,      ncclUint64,
-                                           ncclFloat16, ncclFloat32, ncclFloat64, ncclBfloat16, ncclFloat8e4m3, ncclFloat8e5m2};
+static const ncclDataType_t all_types[] = {ncclInt8,    ncclUint8,    ncclInt32,      ncclUint32,
+                                           ncclInt64,   ncclUint64,   ncclFloat16,    ncclFloat32,
+                                           ncclFloat64, ncclBfloat16, ncclFloat8e4m3, ncclFloat8e5m2};
 
 /* Arguments of the minimum and the maximum; those of integers are masks. */
 enum { FLOAT_MIN = 0, FLOAT_MAX = 1 };
@@ -52,7 +53,8 @@ static void test_integers(void) {
   CHECK(reduced(ncclUint32, PROD, 0, 0x10001, 0x10001) == 0x20001);
   CHECK(reduced(ncclUint64, SUM, 0, UINT64_MAX, 5) == 4);
   CHECK(reduced(ncclUint64, PROD, 0, UINT64_C(1) << 63, 3) == UINT64_C(1) << 63);
-  /* The masks: nothing for the minimum of unsigned values, the sign for that of signed ones, the others for the maximum. */
+  /* The masks: nothing for the minimum of unsigned values, the sign for that of signed ones, the others for the
+   * maximum. */
   CHECK(reduced(ncclUint8, MIN_MAX, 0, 200, 100) == 100 && reduced(ncclUint8, MIN_MAX, 0xff, 200, 100) == 200);
   CHECK(reduced(ncclUint8, MIN_MAX, 0x80, 200, 100) == 200 && reduced(ncclUint8, MIN_MAX, 0x7f, 200, 100) == 100);
   CHECK(reduced(ncclUint32, MIN_MAX, 0x80000000, 0xfffffffe, 1) == 0xfffffffe);
@@ -66,9 +68,11 @@ static void test_integers(void) {
       if (value < 128) CHECK((int8_t)finished(ncclUint8, 2 * (uint64_t)divisor + 1, (uint8_t)value) == value / divisor);
       if (value >= 0) CHECK(finished(ncclUint8, 2 * (uint64_t)divisor, (uint64_t)value) == (uint64_t)(value / divisor));
     }
-  CHECK((int32_t)finished(ncclUint32, 2 * 3 + 1, (uint32_t)-7) == -2 && finished(ncclUint32, 6, 0xffffffff) == 0x55555555);
+  CHECK((int32_t)finished(ncclUint32, 2 * 3 + 1, (uint32_t)-7) == -2 &&
+        finished(ncclUint32, 6, 0xffffffff) == 0x55555555);
   CHECK((int32_t)finished(ncclUint32, 2 * 2 + 1, 0x80000000) == -0x40000000);
-  CHECK((int64_t)finished(ncclUint64, 2 * 3 + 1, (uint64_t)-8) == -2 && finished(ncclUint64, 4, UINT64_MAX) == UINT64_MAX / 2);
+  CHECK((int64_t)finished(ncclUint64, 2 * 3 + 1, (uint64_t)-8) == -2 &&
+        finished(ncclUint64, 4, UINT64_MAX) == UINT64_MAX / 2);
 }
 
 static uint64_t f(float value) {
@@ -132,16 +136,19 @@ static void test_small_floats(void) {
   test_format(&e4m3_format, 20000);
   test_format(&e5m2_format, 20000);
   /* Known codes: 1, 2048, 65504 (the largest), and infinity of float16; 1 and 256 of bfloat16. */
-  CHECK(decode(&half_format, 0x3c00) == 1 && decode(&half_format, 0x6800) == 2048 && decode(&half_format, 0x7bff) == 65504);
+  CHECK(decode(&half_format, 0x3c00) == 1 && decode(&half_format, 0x6800) == 2048 &&
+        decode(&half_format, 0x7bff) == 65504);
   CHECK(reduced(ncclFloat16, SUM, 0, 0x6800, 0x3c00) == 0x6800); /* 2049 is a tie, to even */
-  CHECK(reduced(ncclFloat16, SUM, 0, 0x7bff, 0x7bff) == 0x7c00 && reduced(ncclFloat16, SUM, 0, 0x7c00, 0xfc00) == 0x7fff);
+  CHECK(reduced(ncclFloat16, SUM, 0, 0x7bff, 0x7bff) == 0x7c00 &&
+        reduced(ncclFloat16, SUM, 0, 0x7c00, 0xfc00) == 0x7fff);
   CHECK(reduced(ncclFloat16, PROD, 0, 0x0001, 0x3800) == 0 && reduced(ncclFloat16, PROD, 0, 0x0003, 0x3800) == 2);
   CHECK(reduced(ncclFloat16, MIN_MAX, FLOAT_MIN, 0x7e00, 0x3c00) == 0x3c00);
   CHECK(reduced(ncclFloat16, MIN_MAX, FLOAT_MIN, 0x0000, 0x8000) == 0x8000);
   CHECK(reduced(ncclFloat16, MIN_MAX, FLOAT_MAX, 0x7e00, 0xffff) == 0x7fff); /* two NaNs */
   CHECK(prepared(ncclFloat16, 0x3800, 0x6800) == 0x6400);
   CHECK(decode(&brain_format, 0x3f80) == 1 && decode(&brain_format, 0x4380) == 256);
-  CHECK(reduced(ncclBfloat16, SUM, 0, 0x4380, 0x3f80) == 0x4380 && reduced(ncclBfloat16, SUM, 0, 0x4380, 0x4040) == 0x4382);
+  CHECK(reduced(ncclBfloat16, SUM, 0, 0x4380, 0x3f80) == 0x4380 &&
+        reduced(ncclBfloat16, SUM, 0, 0x4380, 0x4040) == 0x4382);
   CHECK(reduced(ncclBfloat16, PROD, 0, 0x7f7f, 0x4000) == 0x7f80 && prepared(ncclBfloat16, 0x3f00, 0x4380) == 0x4300);
   /* float8: 448 and 57344 are the largest; sums go through float16. */
   CHECK(decode(&e4m3_format, 0x7e) == 448 && decode(&e5m2_format, 0x7b) == 57344);

@@ -1,7 +1,7 @@
 /*
- * Communicators built by hand in memory, for selftest_kernels.c: the structures of NCCL 2.30.7 as far as its kernels read
- * them, declared here once more so that they check the table in kernels/release.c. All ranks are in this process; each
- * pair of them has connections in both directions, which share the buffer of the receiver.
+ * Communicators built by hand in memory, for selftest_kernels.c: the structures of NCCL 2.30.7 as far as its kernels
+ * read them, declared here once more so that they check the table in kernels/release.c. All ranks are in this process;
+ * each pair of them has connections in both directions, which share the buffer of the receiver.
  */
 #ifndef NCCL4J_SELFTEST_COMMUNICATOR_H
 #define NCCL4J_SELFTEST_COMMUNICATOR_H
@@ -79,8 +79,8 @@ struct communicator {
 };
 
 struct collective_work {
-  uint32_t first : 8, last : 8, warps : 8, argument_is_address : 1, registered : 1, network_registered : 1, one_node : 1,
-      direct : 2, one_rank_per_node : 1, profiled : 1;
+  uint32_t first : 8, last : 8, warps : 8, argument_is_address : 1, registered : 1, network_registered : 1,
+      one_node : 1, direct : 2, one_rank_per_node : 1, profiled : 1;
   uint32_t root;
   char padding[16];
   void *receive, *send;
@@ -261,8 +261,8 @@ static inline void arguments_begin(struct launch_arguments *a, struct world *w, 
 }
 
 /* Adds the only batch of each channel and its works; `mine` limits a channel to some of them. */
-static inline void arguments_batch(struct launch_arguments *a, struct world *w, int type, int function, const void *works,
-                            size_t bytes, int count, const uint64_t *mine) {
+static inline void arguments_batch(struct launch_arguments *a, struct world *w, int type, int function,
+                                   const void *works, size_t bytes, int count, const uint64_t *mine) {
   size_t headers = (size_t)w->channels * sizeof(struct batch_header);
   for (int k = 0; k < w->channels; k++) {
     uint64_t all = count == 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
@@ -283,7 +283,8 @@ static inline struct kernel *arguments_launch(const struct launch_arguments *a, 
 }
 
 /* Polls all kernels in turn until they are done; the order depends on the seed. `between` is a proxy's part. */
-static inline void run_all(struct kernel **kernels, int count, unsigned seed, bool (*between)(void *state), void *state) {
+static inline void run_all(struct kernel **kernels, int count, unsigned seed, bool (*between)(void *state),
+                           void *state) {
   bool done[RANKS_MOST] = {false};
   int left = count, idle = 0;
   while (left > 0) {
@@ -376,7 +377,8 @@ static inline bool proxy_move(void *state) {
     *send->head = *receive->head;
     if (slot->size < 0) continue;
     size_t place = step % SLOTS * step_bytes_of(proxy->protocol);
-    char *from = send->buffers[proxy->protocol] + (slot->mode && proxy->protocol == SIMPLE ? (size_t)slot->offset : place);
+    char *from =
+        send->buffers[proxy->protocol] + (slot->mode && proxy->protocol == SIMPLE ? (size_t)slot->offset : place);
     if (proxy->protocol == SIMPLE && *send->tail < step + proxy->steps) continue;
     if (proxy->protocol == LL128 && *send->tail < step + 1) continue;
     if (proxy->protocol != SIMPLE && !flags_are_set(proxy->protocol, (uint64_t *)from, slot->size, step)) continue;

@@ -16,8 +16,8 @@ struct test {
   size_t count; /* as the caller of NCCL counts, in elements of the type */
   int grains;
   bool in_place;
-  int direct; /* PEER_WRITES or PEER_READS: registered buffers */
-  bool proxy; /* between ranks 0 and 1 */
+  int direct;         /* PEER_WRITES or PEER_READS: registered buffers */
+  bool proxy;         /* between ranks 0 and 1 */
   int64_t first_size; /* bytes of the proxy's first slice; 0: not checked */
   uint64_t argument;  /* of the operator */
   bool by_address;
@@ -77,8 +77,7 @@ static char expected_byte(const struct test *t, const struct buffers *b, int ran
     case BROADCAST: return pattern(t, t->root, byte);
     default: break;
   }
-  if (t->function.operation == REDUCE && rank != t->root)
-    return t->in_place ? pattern(t, rank, byte) : (char)0xa5;
+  if (t->function.operation == REDUCE && rank != t->root) return t->in_place ? pattern(t, rank, byte) : (char)0xa5;
   size_t place = (byte + (t->function.operation == REDUCE_SCATTER ? (size_t)rank * b->block : 0)) / sizeof(uint32_t);
   uint32_t sum = 0;
   for (int r = 0; r < t->ranks; r++) sum += value_of(t, r, place);
@@ -134,8 +133,9 @@ static void check_results(const struct test *t, const struct buffers *b) {
   for (int r = 0; r < t->ranks; r++) {
     for (size_t i = 0; i < b->output_bytes; i++) {
       if (b->output[r][i] == expected_byte(t, b, r, i)) continue;
-      fprintf(stderr, "%s %s %s of %d ranks: rank %d, byte %zu of %zu is wrong\n", operation_name(t->function.operation),
-              algorithm_name(t->function.algorithm), protocol_name(t->function.protocol), t->ranks, r, i, b->output_bytes);
+      fprintf(stderr, "%s %s %s of %d ranks: rank %d, byte %zu of %zu is wrong\n",
+              operation_name(t->function.operation), algorithm_name(t->function.algorithm),
+              protocol_name(t->function.protocol), t->ranks, r, i, b->output_bytes);
       exit(1);
     }
   }
@@ -230,7 +230,8 @@ static void test_operators(void) {
 /* Before the flags of LL begin again, senders write whole slots. */
 static void test_flags_begin_again(void) {
   const uint64_t first = 0x7ffffff6, clean = 0x7ffffff8;
-  struct test t = {.function = a_function(ALL_REDUCE, RING, LL), .ranks = 2, .channels = 1, .count = 1000, .grains = 32};
+  struct test t = {
+      .function = a_function(ALL_REDUCE, RING, LL), .ranks = 2, .channels = 1, .count = 1000, .grains = 32};
   for (int proxy = 0; proxy < 2; proxy++) {
     struct world *w = world_new(2, 1);
     for (int r = 0; r < 2; r++) {
@@ -272,8 +273,13 @@ static void test_half_a_line(void) {
 /* Ranks exchange addresses for each work, even if it has no data for their channel. */
 static void test_registered_without_data(void) {
   for (unsigned seed = 0; seed < 20; seed++) {
-    struct test t = {.function = a_function(BROADCAST, RING, SIMPLE), .ranks = 2, .channels = 1, .count = 5000, .grains = 8,
-                     .direct = PEER_WRITES, .seed = seed};
+    struct test t = {.function = a_function(BROADCAST, RING, SIMPLE),
+                     .ranks = 2,
+                     .channels = 1,
+                     .count = 5000,
+                     .grains = 8,
+                     .direct = PEER_WRITES,
+                     .seed = seed};
     struct world *w = world_new(2, 1);
     static uintptr_t remote[2][RANKS_MOST];
     struct kernel *kernels[2];
@@ -314,8 +320,13 @@ static void test_proxies(void) {
 
 /* A slice has at least a 32nd of its steps, so that little data is in one slice. */
 static void test_small_slices(void) {
-  run((struct test){.function = a_function(ALL_REDUCE, RING, SIMPLE), .ranks = 2, .channels = 1, .count = 40, .grains = 8,
-                    .proxy = true, .first_size = 80});
+  run((struct test){.function = a_function(ALL_REDUCE, RING, SIMPLE),
+                    .ranks = 2,
+                    .channels = 1,
+                    .count = 40,
+                    .grains = 8,
+                    .proxy = true,
+                    .first_size = 80});
 }
 
 /* NCCL registers the buffers of a tree only where each rank has one child in the same process or host. */
@@ -369,8 +380,11 @@ static void *poll_kernel(void *state) {
 
 static void test_threads(void) {
   for (int protocol = LL; protocol <= SIMPLE; protocol++) {
-    struct test t = {.function = a_function(ALL_REDUCE, RING, (enum protocol)protocol), .ranks = 4, .channels = 3,
-                     .count = 50000, .grains = 2};
+    struct test t = {.function = a_function(ALL_REDUCE, RING, (enum protocol)protocol),
+                     .ranks = 4,
+                     .channels = 3,
+                     .count = 50000,
+                     .grains = 2};
     struct world *w = world_new(t.ranks, t.channels);
     struct thread_state states[RANKS_MOST];
     uintptr_t remote[RANKS_MOST][RANKS_MOST];

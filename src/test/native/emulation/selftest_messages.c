@@ -124,7 +124,8 @@ static void test_messages(void) {
 static void test_message_proxies(void) {
   for (unsigned seed = 0; seed < 7; seed++)
     for (int ll = 0; ll < 2; ll++)
-      run((struct test){.ranks = 2 + (int)seed % 3, .channels = 2, .parts = 2, .ll = ll != 0, .proxy = true, .seed = seed});
+      run((struct test){
+          .ranks = 2 + (int)seed % 3, .channels = 2, .parts = 2, .ll = ll != 0, .proxy = true, .seed = seed});
 }
 
 static void test_registered_messages(void) {
@@ -148,7 +149,8 @@ static void test_foreign_addresses(void) {
       struct message_work work = {.channels = 1, .send_rank = 1 - r, .receive_rank = 1 - r};
       work.send_chunk = work.receive_chunk = encode_chunk(4096);
       if (r == 0) work.send = direct == PEER_READS ? foreign : sent, work.send_bytes = 9000, work.send_channels = 1;
-      else work.receive = direct == PEER_WRITES ? foreign : received, work.receive_bytes = 9000, work.receive_channels = 1;
+      else
+        work.receive = direct == PEER_WRITES ? foreign : received, work.receive_bytes = 9000, work.receive_channels = 1;
       work.send_registered = work.receive_registered = 1;
       struct launch_arguments arguments;
       arguments_begin(&arguments, w, r);
@@ -238,8 +240,11 @@ static void test_batches(void) {
     header->mask = QUEUE_BYTES - 1;
     header->works = queues[r];
     for (int i = 0; i < WORKS; i++) {
-      struct collective_work work = {.send = sent[i], .receive = r == 0 ? sent[i] : received[i], .counts = {3000},
-                                     .grains_first = 3, .profiled = i == 2};
+      struct collective_work work = {.send = sent[i],
+                                     .receive = r == 0 ? sent[i] : received[i],
+                                     .counts = {3000},
+                                     .grains_first = 3,
+                                     .profiled = i == 2};
       for (size_t pack = 0; pack < sizeof work; pack += 16)
         memcpy(queues[r] + ((place + (size_t)i * sizeof work + pack) & (QUEUE_BYTES - 1)), (char *)&work + pack, 16);
     }
@@ -389,8 +394,13 @@ static void write_plans(void) {
   struct kernel *kernel = arguments_launch(&a, w, kernel_name);
   CHECK(kernel_poll(kernel) == KERNEL_DONE); /* although rank 0 does not take part */
   kernel_free(kernel);
-  struct message_work message = {.send_rank = 0, .receive_rank = 0, .channels = 2, .send_channels = 2, .send_bytes = 6000,
-                                 .send_chunk = encode_chunk(4096), .send_ll = 1};
+  struct message_work message = {.send_rank = 0,
+                                 .receive_rank = 0,
+                                 .channels = 2,
+                                 .send_channels = 2,
+                                 .send_bytes = 6000,
+                                 .send_chunk = encode_chunk(4096),
+                                 .send_ll = 1};
   arguments_begin(&a, w, 1);
   arguments_batch(&a, w, 0, function_count() - 1, &message, sizeof message, 1, NULL);
   kernel = arguments_launch(&a, w, kernel_name);
@@ -401,15 +411,18 @@ static void write_plans(void) {
 
 static void test_plans(const char *program) {
   static const char expected[] =
-      "rank 1 ranks 2 nodes 1 blocks 2 channel 0 function AllReduce type float16 algorithm TREE protocol LL operator MinMax"
+      "rank 1 ranks 2 nodes 1 blocks 2 channel 0 function AllReduce type float16 algorithm TREE protocol LL operator "
+      "MinMax"
       " warps 16 channels 0-1 offset 0 count 1000 part 700 chunk 16 direct 0 registered 0 root 0"
       " ring 1,0 tree-up 0 tree-down -1,-1,-1\n"
-      "rank 1 ranks 2 nodes 1 blocks 2 channel 1 function AllReduce type float16 algorithm TREE protocol LL operator MinMax"
+      "rank 1 ranks 2 nodes 1 blocks 2 channel 1 function AllReduce type float16 algorithm TREE protocol LL operator "
+      "MinMax"
       " warps 16 channels 0-1 offset 700 count 1000 part 300 chunk 8 direct 0 registered 0 root 0"
       " ring 1,0 tree-up 0 tree-down -1,-1,-1\n"
       "rank 1 ranks 2 nodes 1 blocks 2 channel 0 function SendRecv send 0 send-offset 0 send-part 4096 send-chunk 4096"
       " send-protocol LL send-registered 0 ring 1,0 tree-up 0 tree-down -1,-1,-1\n"
-      "rank 1 ranks 2 nodes 1 blocks 2 channel 1 function SendRecv send 0 send-offset 4096 send-part 1904 send-chunk 4096"
+      "rank 1 ranks 2 nodes 1 blocks 2 channel 1 function SendRecv send 0 send-offset 4096 send-part 1904 send-chunk "
+      "4096"
       " send-protocol LL send-registered 0 ring 1,0 tree-up 0 tree-down -1,-1,-1\n";
   char name[] = "/tmp/nccl4j-plan-XXXXXX", text[sizeof expected + 100];
   int file = mkstemp(name), status;

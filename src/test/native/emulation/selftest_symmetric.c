@@ -44,8 +44,8 @@ struct work {
   struct window *input_window, *output_window;
   size_t input, output;
   int root;
-  uint16_t padding[1];
-  uint64_t first_block : 16, block_count : 16, padding2 : 32;
+  uint16_t first_block, block_count;
+  uint64_t padding;
 };
 
 struct window {
@@ -55,10 +55,13 @@ struct window {
   uint32_t stride;
 };
 
-_Static_assert(sizeof(struct symmetric_arguments) == 304 && offsetof(struct symmetric_arguments, base) == 56, "arguments");
-_Static_assert(offsetof(struct symmetric_arguments, barrier) == 128 && offsetof(struct symmetric_arguments, lines) == 240,
+_Static_assert(sizeof(struct symmetric_arguments) == 304 && offsetof(struct symmetric_arguments, base) == 56,
                "arguments");
-_Static_assert(offsetof(struct symmetric_arguments, abort) == 208 && offsetof(struct symmetric_arguments, blocks) == 288,
+_Static_assert(offsetof(struct symmetric_arguments, barrier) == 128 &&
+                   offsetof(struct symmetric_arguments, lines) == 240,
+               "arguments");
+_Static_assert(offsetof(struct symmetric_arguments, abort) == 208 &&
+                   offsetof(struct symmetric_arguments, blocks) == 288,
                "arguments");
 _Static_assert(sizeof(struct work) == 64 && offsetof(struct window, stride) == 24, "works");
 
@@ -98,11 +101,11 @@ static struct kernel *launch_rank(const struct launch_of_works *l, int rank) {
       .abort = &aborted,
       .lines = LINES_HANDLE,
       .slots = (uint32_t)(l->ranks * SLOTS_OF_RANK),
-      .blocks = l->blocks,
+      .blocks = BLOCKS,
   };
   size_t used = sizeof arguments;
   memcpy(bytes, &arguments, used);
-  memcpy(bytes + used, l->ranges, (size_t)l->blocks * sizeof *l->ranges);
+  memcpy(bytes + used, l->ranges, sizeof l->ranges);
   used += 16;
   for (int i = 0; i < l->works; i++, used += sizeof *l->work) {
     struct work work = l->work[i];
@@ -131,12 +134,12 @@ static void divide(struct launch_of_works *l, int blocks) {
 
 enum { ALL_REDUCES, ALL_GATHERS, REDUCE_SCATTERS };
 
-static const char *const names[3][2] = {
-    {"_Z1ncclSymkDevKernel_AllReduce_AGxLL_R_sum_f3221ncclSymkDevWorkArgs4K",
-     "_Z1ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_f3221ncclSymkDevWorkArgs4K"},
-    {"_Z1ncclSymkDevKernel_AllGather_LL21ncclSymkDevWorkArgs4K", "_Z1ncclSymkDevKernel_AllGather_ST21ncclSymkDevWorkArgs4K"},
-    {"_Z1ncclSymkDevKernel_ReduceScatter_LL_sum_f3221ncclSymkDevWorkArgs4K",
-     "_Z1ncclSymkDevKernel_ReduceScatter_LD_sum_f3221ncclSymkDevWorkArgs4K"}};
+static const char *const names[3][2] = {{"_Z1ncclSymkDevKernel_AllReduce_AGxLL_R_sum_f3221ncclSymkDevWorkArgs4K",
+                                         "_Z1ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_f3221ncclSymkDevWorkArgs4K"},
+                                        {"_Z1ncclSymkDevKernel_AllGather_LL21ncclSymkDevWorkArgs4K",
+                                         "_Z1ncclSymkDevKernel_AllGather_ST21ncclSymkDevWorkArgs4K"},
+                                        {"_Z1ncclSymkDevKernel_ReduceScatter_LL_sum_f3221ncclSymkDevWorkArgs4K",
+                                         "_Z1ncclSymkDevKernel_ReduceScatter_LD_sum_f3221ncclSymkDevWorkArgs4K"}};
 
 static float value_at(int rank, size_t place) { return (float)((rank * 7 + (int)place * 3) % 61); }
 
@@ -178,8 +181,8 @@ static void test_operations(void) {
             if (count / 256 + 1 < (size_t)blocks) continue; /* fewer cells than blocks */
             struct launch_of_works l = {.name = names[operation][loads], .ranks = ranks, .works = 1};
             divide(&l, blocks);
-            l.work[0] = (struct work){.count = operation == ALL_GATHERS ? 4 * count : count, .input = input,
-                                      .output = output};
+            l.work[0] =
+                (struct work){.count = operation == ALL_GATHERS ? 4 * count : count, .input = input, .output = output};
             clear_output(ranks);
             fill(ranks, input, count * (size_t)(operation == REDUCE_SCATTERS ? ranks : 1));
             run_launch(&l, seed);
@@ -211,6 +214,55 @@ static void test_works(void) {
     }
 }
 
+/* One of two blocks alone does only its part, whether each has its own or they execute the work together. */
+static void test_one_block(void) {
+  for (int operation = ALL_REDUCES; operation <= REDUCE_SCATTERS; operation++)
+    for (int together = 0; together < 2; together++) {
+      size_t count = 24576, written = 0, all = operation == ALL_GATHERS ? 2 * count : count;
+      struct launch_of_works l = {.name = names[operation][1], .ranks = 2, .blocks = 1, .works = 1};
+      l.ranges[0] = (struct range){0, 0x7fff};
+      l.ranges[1] = (struct range){0, 0xffff};
+      l.work[0] = (struct work){.count = operation == ALL_GATHERS ? 4 * count : count,
+                                .output = OUTPUT,
+                                .block_count = together ? 2 : 0};
+      map_windows(2);
+      clear_output(2);
+      fill(2, 0, 2 * count);
+      run_launch(&l, 1);
+      const float *output = (float *)(user(1) + OUTPUT);
+      for (size_t i = 0; i < all; i++) {
+        if (isnan(output[i])) continue;
+        CHECK(output[i] == expected(operation, 2, 1, count, i));
+        CHECK(together || i % count < count / 2);
+        written++;
+      }
+      CHECK(written == all / 2);
+      unmap_windows(2);
+    }
+}
+
+/* No rank reads or writes before all have begun, and none ends before all have read and written. */
+static void test_barriers(void) {
+  map_windows(2);
+  clear_output(2);
+  for (int round = 0; round < 3; round++) {
+    struct kernel *kernels[2];
+    struct launch_of_works l = {.name = names[ALL_REDUCES][1], .ranks = 2, .works = 1};
+    divide(&l, 1);
+    l.work[0] = (struct work){.count = 100, .output = OUTPUT + (size_t)round * 400};
+    fill(2, 0, 100);
+    for (int r = 0; r < 2; r++) kernels[r] = launch_rank(&l, r);
+    CHECK(kernel_poll(kernels[0]) == KERNEL_MOVED && kernel_poll(kernels[0]) == KERNEL_WAITS);
+    CHECK(isnan(*(float *)(user(0) + l.work[0].output)) && isnan(*(float *)(user(1) + l.work[0].output)));
+    CHECK(kernel_poll(kernels[1]) == KERNEL_MOVED && kernel_poll(kernels[1]) == KERNEL_WAITS);
+    CHECK(kernel_poll(kernels[0]) == KERNEL_DONE);
+    CHECK(kernel_poll(kernels[1]) == KERNEL_DONE);
+    check_output(ALL_REDUCES, 2, l.work[0].output, 100);
+    for (int r = 0; r < 2; r++) kernel_free(kernels[r]);
+  }
+  unmap_windows(2);
+}
+
 /* The rank that reduces an element begins with its own value: 1e8, 1 and -1e8 give 1 if the last rank does, else 0. */
 static void test_order(void) {
   static const float values[] = {1e8f, 1, -1e8f};
@@ -240,7 +292,11 @@ static void test_rounding(void) {
   } cases[] = {
       {"_Z1ncclSymkDevKernel_ReduceScatter_LD_sum_f1621ncclSymkDevWorkArgs4K", 0, 2, {0x6800, 0x3c00, 0x3c00}, 0x6801},
       {"_Z1ncclSymkDevKernel_ReduceScatter_LL_sum_f1621ncclSymkDevWorkArgs4K", 0, 2, {0x6800, 0x3c00, 0x3c00}, 0x6801},
-      {"_Z1ncclSymkDevKernel_ReduceScatter_LD_avg_f1621ncclSymkDevWorkArgs4K", 0x3f000000, 2, {0x6800, 0x3c00, 0x3c00}, 0x6401},
+      {"_Z1ncclSymkDevKernel_ReduceScatter_LD_avg_f1621ncclSymkDevWorkArgs4K",
+       0x3f000000,
+       2,
+       {0x6800, 0x3c00, 0x3c00},
+       0x6401},
       {"_Z1ncclSymkDevKernel_ReduceScatter_LL_sum_bf1621ncclSymkDevWorkArgs4K", 0, 2, {0x4380, 0x3f80, 0x3f80}, 0x4381},
       {"_Z1ncclSymkDevKernel_ReduceScatter_LD_sum_f8e4m321ncclSymkDevWorkArgs4K", 0, 1, {0x58, 0x38, 0x38}, 0x59},
       {"_Z1ncclSymkDevKernel_ReduceScatter_LD_avg_f8e5m221ncclSymkDevWorkArgs4K", 0x3800, 1, {0x3c, 0x3c, 0x40}, 0x40},
@@ -291,11 +347,20 @@ static void test_plain_memory(void) {
   for (int freed = 0; freed < 2; freed++) {
     for (int r = 0; r < 2; r++) {
       _Alignas(16) char bytes[1024] = {0};
-      struct symmetric_arguments arguments = {.rank = r, .ranks = 2, .local_rank = r, .local_ranks = 2, .base = memory,
-                                              .stride = 1, .abort = &aborted, .lines = LINES_HANDLE,
-                                              .slots = 2 * SLOTS_OF_RANK, .blocks = 1};
+      struct symmetric_arguments arguments = {.rank = r,
+                                              .ranks = 2,
+                                              .local_rank = r,
+                                              .local_ranks = 2,
+                                              .base = memory,
+                                              .stride = 1,
+                                              .abort = &aborted,
+                                              .lines = LINES_HANDLE,
+                                              .slots = 2 * SLOTS_OF_RANK,
+                                              .blocks = 1};
       struct range range = {0, 0xffff};
-      struct work work = {.count = 100, .input = (size_t)(uintptr_t)input[r], .output = (size_t)(uintptr_t)output[r],
+      struct work work = {.count = 100,
+                          .input = (size_t)(uintptr_t)input[r],
+                          .output = (size_t)(uintptr_t)output[r],
                           .first_block = 0xffff};
       memcpy(bytes, &arguments, sizeof arguments);
       memcpy(bytes + sizeof arguments, &range, sizeof range);
@@ -339,6 +404,8 @@ static void test_abort(void) {
 int main(void) {
   test_operations();
   test_works();
+  test_one_block();
+  test_barriers();
   test_order();
   test_rounding();
   test_epochs();

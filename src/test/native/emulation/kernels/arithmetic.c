@@ -109,20 +109,20 @@ static double greatest(double a, double b) {
 
 /* The sum of two numbers of a small format, rounded to float64, rounds to the format as the exact sum does. */
 #define SMALL_FLOAT(NAME, T, FORMAT, STEP)                                                                             \
-  static void NAME##_reduce(enum operator operator, uint64_t argument, T *values, const T *others, size_t count) {     \
+  static void NAME##_reduce(enum operator operator, uint64_t argument, T *restrict values, const T *restrict others,   \
+                            size_t count) {                                                                            \
     for (size_t i = 0; i < count; i++) {                                                                               \
       double a = decode(&FORMAT, values[i]), b = decode(&FORMAT, others[i]);                                           \
-      double result = operator == PROD      ? a * b                                                                    \
-                      : operator != MIN_MAX ? a + b                                                                    \
-                      : argument & 1        ? greatest(a, b)                                                           \
-                                            : least(a, b);                                                             \
+      double result = operator == PROD    ? a * b                                                                      \
+                    : operator != MIN_MAX ? a + b                                                                      \
+                    : argument & 1        ? greatest(a, b)                                                             \
+                                          : least(a, b);                                                               \
       values[i] = (T)encode(&FORMAT, STEP(result));                                                                    \
     }                                                                                                                  \
   }                                                                                                                    \
   static void NAME##_multiply(uint64_t argument, T *values, size_t count) {                                            \
     double scalar = decode(&FORMAT, (T)argument);                                                                      \
-    for (size_t i = 0; i < count; i++)                                                                                 \
-      values[i] = (T)encode(&FORMAT, STEP(decode(&FORMAT, values[i]) * scalar));                                       \
+    for (size_t i = 0; i < count; i++) values[i] = (T)encode(&FORMAT, STEP(decode(&FORMAT, values[i]) * scalar));      \
   }
 
 SMALL_FLOAT(half, uint16_t, half_format, exactly)
@@ -130,18 +130,22 @@ SMALL_FLOAT(brain, uint16_t, brain_format, exactly)
 SMALL_FLOAT(e4m3, uint8_t, e4m3_format, through_half)
 SMALL_FLOAT(e5m2, uint8_t, e5m2_format, through_half)
 
+/* values[i] = EXPRESSION for all i. A loop for each operator runs several times faster than one loop for all. */
+#define EACH(EXPRESSION)                                                                                               \
+  for (size_t i = 0; i < count; i++) values[i] = (EXPRESSION)
+
 #define FLOAT(NAME, T)                                                                                                 \
-  static void NAME##_reduce(enum operator operator, uint64_t argument, T *values, const T *others, size_t count) {     \
-    for (size_t i = 0; i < count; i++)                                                                                 \
-      values[i] = operator == PROD      ? values[i] * others[i]                                                        \
-                  : operator != MIN_MAX ? values[i] + others[i]                                                        \
-                  : argument & 1        ? (T)greatest(values[i], others[i])                                            \
-                                        : (T)least(values[i], others[i]);                                              \
+  static void NAME##_reduce(enum operator operator, uint64_t argument, T *restrict values, const T *restrict others,   \
+                            size_t count) {                                                                            \
+    if (operator == PROD) EACH(values[i] * others[i]);                                                                 \
+    else if (operator != MIN_MAX) EACH(values[i] + others[i]);                                                         \
+    else if (argument & 1) EACH((T)greatest(values[i], others[i]));                                                    \
+    else EACH((T)least(values[i], others[i]));                                                                         \
   }                                                                                                                    \
   static void NAME##_multiply(uint64_t argument, T *values, size_t count) {                                            \
     T scalar;                                                                                                          \
     memcpy(&scalar, &argument, sizeof scalar);                                                                         \
-    for (size_t i = 0; i < count; i++) values[i] *= scalar;                                                            \
+    EACH(values[i] * scalar);                                                                                          \
   }
 
 FLOAT(single, float)
@@ -149,17 +153,14 @@ FLOAT(wide, double)
 
 /* The division is exact and towards zero; its argument is twice the divisor, plus 1 for signed values. */
 #define INTEGER(NAME, T, SIGNED)                                                                                       \
-  static void NAME##_reduce(enum operator operator, uint64_t argument, T *values, const T *others, size_t count) {     \
+  static void NAME##_reduce(enum operator operator, uint64_t argument, T *restrict values, const T *restrict others,   \
+                            size_t count) {                                                                            \
     T mask = (T)argument;                                                                                              \
-    for (size_t i = 0; i < count; i++)                                                                                 \
-      values[i] = operator == PROD                                         ? (T)(values[i] * others[i])                \
-                  : operator != MIN_MAX                                    ? (T)(values[i] + others[i])                \
-                  : (T)(values[i] ^ mask) < (T)(others[i] ^ mask)          ? values[i]                                 \
-                                                                           : others[i];                                \
+    if (operator == PROD) EACH((T)(values[i] * others[i]));                                                            \
+    else if (operator != MIN_MAX) EACH((T)(values[i] + others[i]));                                                    \
+    else EACH((T)(values[i] ^ mask) < (T)(others[i] ^ mask) ? values[i] : others[i]);                                  \
   }                                                                                                                    \
-  static void NAME##_multiply(uint64_t argument, T *values, size_t count) {                                            \
-    for (size_t i = 0; i < count; i++) values[i] = (T)(values[i] * (T)argument);                                       \
-  }                                                                                                                    \
+  static void NAME##_multiply(uint64_t argument, T *values, size_t count) { EACH((T)(values[i] * (T)argument)); }      \
   static void NAME##_divide(uint64_t argument, T *values, size_t count) {                                              \
     uint64_t divisor = argument >> 1;                                                                                  \
     for (size_t i = 0; i < count; i++) {                                                                               \
@@ -230,5 +231,6 @@ static void write_value(ncclDataType_t type, void *values, size_t index, double 
 
 void arithmetic_convert(ncclDataType_t from_type, const void *from, ncclDataType_t to_type, void *to, size_t count) {
   if (from_type == to_type) memcpy(to, from, count * type_bytes(to_type));
-  else for (size_t i = 0; i < count; i++) write_value(to_type, to, i, read_value(from_type, from, i));
+  else
+    for (size_t i = 0; i < count; i++) write_value(to_type, to, i, read_value(from_type, from, i));
 }

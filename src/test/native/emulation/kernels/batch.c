@@ -107,7 +107,8 @@ bool message_part(const struct block *block, const void *work, bool send, size_t
   int parts = get_int(work, send ? r->message.send_channels : r->message.receive_channels);
   if (part >= parts) return false;
   size_t bytes = get(work, send ? r->message.send_bytes : r->message.receive_bytes);
-  size_t share = (bytes / (size_t)parts + (bytes % (size_t)parts != 0) + MESSAGE_GRAIN - 1) & ~(size_t)(MESSAGE_GRAIN - 1);
+  size_t share =
+      (bytes / (size_t)parts + (bytes % (size_t)parts != 0) + MESSAGE_GRAIN - 1) & ~(size_t)(MESSAGE_GRAIN - 1);
   *begin = (size_t)part * share < bytes ? (size_t)part * share : bytes;
   *end = (size_t)(part + 1) * share < bytes ? (size_t)(part + 1) * share : bytes;
   return true;

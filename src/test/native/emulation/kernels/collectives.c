@@ -37,8 +37,8 @@ static uint64_t argument_of(const struct collective *c) {
   return scalar;
 }
 
-static void open_primitives(struct collective *c, struct fiber *self, struct primitives *p, const int *from, int from_max,
-                            const int *to, int to_max) {
+static void open_primitives(struct collective *c, struct fiber *self, struct primitives *p, const int *from,
+                            int from_max, const int *to, int to_max) {
   const struct release *r = c->block->launch->release;
   const struct function *function = function_of(c);
   bool halves = function->algorithm == RING && function->operation != BROADCAST && function->operation != REDUCE;
@@ -215,7 +215,8 @@ static void all_reduce_tree(struct collective *c, struct fiber *self) {
   if (tree.up == -1) {
     int top = TREE_CHILDREN - 1; /* a root has one child less */
     open_primitives(c, self, &p, tree.down, top, tree.down, top);
-    transfer_chunks(c, &p, (struct transfer){.receive = true, .send = true, .from = INPUT, .to = OUTPUT, .finish = true});
+    transfer_chunks(c, &p,
+                    (struct transfer){.receive = true, .send = true, .from = INPUT, .to = OUTPUT, .finish = true});
     primitives_close(&p);
     return;
   }

@@ -1,7 +1,7 @@
 /*
- * The numbering of NCCL's device functions in 2.30.7. NCCL numbers them in the alphabetical order of operation, operator,
- * type, algorithm and protocol, and leaves out combinations that are never used and signed integers, for which the
- * functions of unsigned ones serve. The enumerations of function.h are in that order, too.
+ * The numbering of NCCL's device functions in 2.30.7. NCCL numbers them in the alphabetical order of operation,
+ * operator, type, algorithm and protocol, and leaves out combinations that are never used and signed integers, for
+ * which the functions of unsigned ones serve. The enumerations of function.h are in that order, too.
  */
 #include "function.h"
 
@@ -10,8 +10,9 @@
 #define MAX_FUNCTIONS 1024
 
 /* The types in the alphabetical order of NCCL's names for them: bf16, f16, ..., i32, i64, u32, u64, u8. */
-static const ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclFloat64, ncclFloat8e4m3, ncclFloat8e5m2,
-                                       ncclInt32,    ncclInt64,   ncclUint32,  ncclUint64,  ncclUint8};
+static const ncclDataType_t types[] = {ncclBfloat16,   ncclFloat16,    ncclFloat32, ncclFloat64,
+                                       ncclFloat8e4m3, ncclFloat8e5m2, ncclInt32,   ncclInt64,
+                                       ncclUint32,     ncclUint64,     ncclUint8};
 
 static const char *const operations[] = {"AllGather", "AllGatherV",    "AllReduce", "Broadcast",
                                          "Reduce",    "ReduceScatter", "SendRecv"};
@@ -30,7 +31,8 @@ static bool has_algorithm(enum operation operation, enum algorithm algorithm) {
   switch (operation) {
     case ALL_REDUCE: return algorithm != PAT;
     case ALL_GATHER:
-    case REDUCE_SCATTER: return algorithm == RING || algorithm == COLLNET_DIRECT || algorithm == NVLS || algorithm == PAT;
+    case REDUCE_SCATTER:
+      return algorithm == RING || algorithm == COLLNET_DIRECT || algorithm == NVLS || algorithm == PAT;
     default: return algorithm == RING;
   }
 }
@@ -80,14 +82,14 @@ static void number(void) {
     }
     for (int operator = MIN_MAX; operator <= SUM_POST_DIV; operator++) {
       for (size_t type = 0; type < sizeof types / sizeof *types; type++) {
-        f.operator = (enum operator) operator;
+        f.operator = (enum operator)operator;
         f.type = types[type];
         add_all(f, true);
       }
     }
   }
-  functions[count++] =
-      (struct function){.operation = SEND_RECV, .operator = SUM, .type = ncclInt8, .algorithm = RING, .protocol = SIMPLE};
+  functions[count++] = (struct function){
+      .operation = SEND_RECV, .operator = SUM, .type = ncclInt8, .algorithm = RING, .protocol = SIMPLE};
 }
 
 int function_count(void) {

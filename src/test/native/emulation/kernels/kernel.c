@@ -21,7 +21,8 @@ struct registered {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct registered *all_registered;
 
-/* A kernel is a registered one with `run`, one of NCCL's with a launch of one or the other kind, or that of a single rank. */
+/* A kernel is a registered one with `run`, one of NCCL's with a launch of one or the other kind, or that of a single
+ * rank. */
 struct kernel {
   struct launch *launch;
   struct symmetric *symmetric;
@@ -89,7 +90,8 @@ struct kernel *kernel_new(const char *name, const struct kernel_shape *shape, co
 enum kernel_progress kernel_poll(struct kernel *kernel) {
   if (kernel->launch != NULL) return launch_poll(kernel->launch);
   if (kernel->symmetric != NULL) return symmetric_poll(kernel->symmetric);
-  if (kernel->run == NULL) return one_rank_run(kernel->name, kernel->arguments, kernel->device) ? KERNEL_DONE : KERNEL_FAILED;
+  if (kernel->run == NULL)
+    return one_rank_run(kernel->name, kernel->arguments, kernel->device) ? KERNEL_DONE : KERNEL_FAILED;
   int before = kernel->step;
   if (kernel->run(kernel->arguments, kernel->bytes, &kernel->step)) return KERNEL_DONE;
   return kernel->step == before ? KERNEL_WAITS : KERNEL_MOVED;

@@ -1,9 +1,9 @@
 /*
  * Kernel launches: what a stream executes for a launch, and how tests add kernels of their own.
  *
- * A kernel is known by the name of its host stub. NCCL's collective kernels are carried out on the CPU through NCCL's own
- * connection buffers; every other kernel must have been registered with nccl4j_standin_kernel, or the process ends with
- * its name.
+ * A kernel is known by the name of its host stub. NCCL's collective kernels are carried out on the CPU through NCCL's
+ * own connection buffers; every other kernel must have been registered with nccl4j_standin_kernel, or the process ends
+ * with its name.
  */
 #ifndef NCCL4J_STANDIN_KERNEL_H
 #define NCCL4J_STANDIN_KERNEL_H
@@ -18,7 +18,7 @@ struct kernel_dimensions {
 
 struct kernel_shape {
   struct kernel_dimensions grid, block, cluster; /* cluster: all 0 without the attribute */
-  size_t shared; /* dynamic shared memory, in bytes */
+  size_t shared;                                 /* dynamic shared memory, in bytes */
 };
 
 enum kernel_progress {
@@ -32,8 +32,8 @@ struct kernel; /* one execution of one launch */
 
 #pragma GCC visibility push(default)
 
-/* Creates one execution of a launch. `arguments` is the parameter buffer, which is copied. Never NULL: an unknown kernel
- * ends the process with its name. A graph's kernel node creates one at every launch of the graph. */
+/* Creates one execution of a launch. `arguments` is the parameter buffer, which is copied. Never NULL: an unknown
+ * kernel ends the process with its name. A graph's kernel node creates one at every launch of the graph. */
 struct kernel *nccl4j_standin_kernel_new(const char *name, const struct kernel_shape *shape, const void *arguments,
                                          size_t bytes, int device);
 

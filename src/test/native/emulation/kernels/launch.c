@@ -1,6 +1,6 @@
 /*
- * The launch of a kernel of NCCL's. Each block serves one channel and executes that channel's batches one after the other;
- * it is a fiber, so that blocks that wait for each other, or for those of other ranks, all make progress.
+ * The launch of a kernel of NCCL's. Each block serves one channel and executes that channel's batches one after the
+ * other; it is a fiber, so that blocks that wait for each other, or for those of other ranks, all make progress.
  */
 #include "launch.h"
 

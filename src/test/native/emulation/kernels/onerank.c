@@ -1,6 +1,7 @@
 /*
- * The kernel of a communicator of one rank. Its type is only in its name, which is that of a C++ template's instance. Its
- * parameters are the output, the input, the number of elements, the operator's argument, and whether that is an address.
+ * The kernel of a communicator of one rank. Its type is only in its name, which is that of a C++ template's instance.
+ * Its parameters are the output, the input, the number of elements, the operator's argument, and whether that is an
+ * address.
  */
 #include "onerank.h"
 
@@ -30,10 +31,18 @@ static ncclDataType_t type_of(const char *name) {
     const char *code;
     ncclDataType_t type;
   } types[] = {
-      {"a", ncclInt8},           {"h", ncclUint8},    {"i", ncclInt32},   {"j", ncclUint32},
-      {"l", ncclInt64},          {"m", ncclUint64},   {"f", ncclFloat32}, {"d", ncclFloat64},
-      {"6__half", ncclFloat16},  {"13__nv_bfloat16", ncclBfloat16},
-      {"13__nv_fp8_e4m3", ncclFloat8e4m3},            {"13__nv_fp8_e5m2", ncclFloat8e5m2},
+      {"a", ncclInt8},
+      {"h", ncclUint8},
+      {"i", ncclInt32},
+      {"j", ncclUint32},
+      {"l", ncclInt64},
+      {"m", ncclUint64},
+      {"f", ncclFloat32},
+      {"d", ncclFloat64},
+      {"6__half", ncclFloat16},
+      {"13__nv_bfloat16", ncclBfloat16},
+      {"13__nv_fp8_e4m3", ncclFloat8e4m3},
+      {"13__nv_fp8_e5m2", ncclFloat8e5m2},
   };
   const char *code = strstr(name, template_name) + sizeof template_name - 1;
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)

@@ -1,6 +1,7 @@
 /*
- * NCCL's plan, as a launch shows it: with NCCL4J_STANDIN_PLAN=FILE, one line of blank-separated keys and values per channel
- * and work; per work of a kernel for symmetric memory. With NCCL4J_STANDIN_PLAN_ONLY=1 nothing else is done, so that thousands of counts can be planned.
+ * NCCL's plan, as a launch shows it: with NCCL4J_STANDIN_PLAN=FILE, one line of blank-separated keys and values per
+ * channel and work; per work of a kernel for symmetric memory. With NCCL4J_STANDIN_PLAN_ONLY=1 nothing else is done, so
+ * that thousands of counts can be planned.
  */
 #include "launch.h"
 
@@ -54,7 +55,8 @@ __attribute__((format(printf, 2, 3))) static void append(struct line *line, cons
   int length = vsnprintf(line->text + line->length, sizeof line->text - line->length, format, values);
   va_end(values);
   line->length += (size_t)length;
-  if (line->length >= sizeof line->text) line->length = sizeof line->text - 1; /* a ring of very many ranks is cut off */
+  if (line->length >= sizeof line->text)
+    line->length = sizeof line->text - 1; /* a ring of very many ranks is cut off */
 }
 
 static const char *type_name(ncclDataType_t type) {
@@ -123,9 +125,9 @@ void plan_write(const struct block *block) {
   for (int i = 0; i < block->batch.count; i++) {
     const void *work = batch_work(&block->batch, i);
     struct line line = {0};
-    append(&line, "rank %d ranks %d nodes %d blocks %d channel %d function %s", block->launch->rank, block->launch->ranks,
-           get_int(block->launch->communicator, block->launch->release->communicator.nodes), block->launch->block_count,
-           block->channel_number, operation_name(block->batch.function.operation));
+    append(&line, "rank %d ranks %d nodes %d blocks %d channel %d function %s", block->launch->rank,
+           block->launch->ranks, get_int(block->launch->communicator, block->launch->release->communicator.nodes),
+           block->launch->block_count, block->channel_number, operation_name(block->batch.function.operation));
     if (block->batch.type == WORK_MESSAGE) append_message(&line, block, work);
     else if (block->batch.type == WORK_BROADCAST) append_broadcast(&line, block, work);
     else append_collective(&line, block, work);

@@ -18,7 +18,8 @@ static bool has_steps(void *state) {
   const struct step_state *waiting = state;
   const struct link *link = waiting->link;
   uint64_t *counter = link->sends ? link->head : link->tail;
-  return __atomic_load_n(counter, __ATOMIC_ACQUIRE) + (link->sends ? STEPS : 0) >= link->step + (uint64_t)waiting->steps;
+  return __atomic_load_n(counter, __ATOMIC_ACQUIRE) + (link->sends ? STEPS : 0) >=
+         link->step + (uint64_t)waiting->steps;
 }
 
 void link_wait(struct primitives *p, struct link *link, int steps) {
@@ -54,8 +55,8 @@ static void open_link(struct primitives *p, struct link *link, int peer, bool se
       .head = get_pointer(connection, r->connection.head),
       .step = get(connection, r->connection.step),
       .step_bytes = p->function.protocol == SIMPLE
-                        ? (size_t)get_int(connection, r->connection.step_bytes)
-                        : get(launch->communicator, element(r->communicator.buffer_bytes, p->function.protocol)) / STEPS,
+                      ? (size_t)get_int(connection, r->connection.step_bytes)
+                      : get(launch->communicator, element(r->communicator.buffer_bytes, p->function.protocol)) / STEPS,
       .sends = sends,
       .peer = peer,
   };
@@ -127,8 +128,8 @@ static bool never(void *state) {
   return false;
 }
 
-/* Whether the operand is a registered buffer of a message that the peer copies. Its address is then the peer's, which this
- * process may not have. */
+/* Whether the operand is a registered buffer of a message that the peer copies. Its address is then the peer's, which
+ * this process may not have. */
 static bool is_for_peer(const struct primitives *p, enum buffer buffer) {
   if (!p->message) return false;
   return buffer == INPUT ? p->send_count > 0 && p->sends[0].reads : p->receive_count > 0 && p->receives[0].writes;

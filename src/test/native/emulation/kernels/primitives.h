@@ -6,10 +6,10 @@
 
 enum buffer { NOWHERE, INPUT, OUTPUT };
 
-/* One direction of a connection. The receiver of the data advances `head`, the sender advances `tail`; both count steps,
- * of which each uses one slot of the buffer. */
+/* One direction of a connection. The receiver of the data advances `head`, the sender advances `tail`; both count
+ * steps, of which each uses one slot of the buffer. */
 struct link {
-  char *connection; /* NCCL's structure */
+  char *connection;     /* NCCL's structure */
   char *buffer, *slots; /* slots: for a proxy, NULL without */
   uint64_t *tail, *head, step;
   size_t step_bytes;
@@ -25,7 +25,7 @@ struct transfer {
   bool receive, send;
   enum buffer from, to; /* the operands of this rank; NOWHERE for none */
   ptrdiff_t from_offset, to_offset, count;
-  bool finish; /* the result is final */
+  bool finish;                      /* the result is final */
   bool direct_receive, direct_send; /* may use the other rank's buffer, if it is registered */
 };
 
@@ -48,11 +48,11 @@ struct primitives {
 struct primitives_options {
   const void *input;
   void *output;
-  uint64_t argument; /* of the operator */
-  int slices, steps; /* of the simple protocol */
-  int connection; /* index: 0 or 1 */
+  uint64_t argument;                /* of the operator */
+  int slices, steps;                /* of the simple protocol */
+  int connection;                   /* index: 0 or 1 */
   const void *collective, *message; /* the work, where its registered buffers may be used */
-  size_t step_bytes; /* of the simple protocol; 0: the communicator's */
+  size_t step_bytes;                /* of the simple protocol; 0: the communicator's */
 };
 
 /* The peers end with -1, or with the maximum: one or TREE_CHILDREN. */

@@ -170,8 +170,8 @@ static const struct release releases[] = {{
             .output_window = WHOLE(24, 8),
             .input_offset = WHOLE(32, 8),
             .output_offset = WHOLE(40, 8),
-            .first_block = WHOLE(56, 2),
-            .block_count = WHOLE(58, 2),
+            .first_block = WHOLE(52, 2),
+            .block_count = WHOLE(54, 2),
         },
     .window = {.base = WHOLE(8, 8), .local_rank = WHOLE(16, 4), .stride = WHOLE(24, 4)},
 }};

@@ -33,7 +33,8 @@ struct release {
 
   /* The device's copy of a communicator, and its channels. */
   struct {
-    struct field rank, ranks, nodes, buffer_bytes, message_chunk, across_cliques, all_nvlink, abort, channels, local_ranks;
+    struct field rank, ranks, nodes, buffer_bytes, message_chunk, across_cliques, all_nvlink, abort, channels,
+        local_ranks;
     struct field started, completed; /* the profiler's counters */
   } communicator;
   size_t channels_offset, channel_bytes;
@@ -90,10 +91,10 @@ const struct release *release_find(void);
 
 static inline uint64_t get(const void *base, struct field field) {
   const char *address = (const char *)base + field.offset;
-  uint64_t value = field.bytes == 8   ? *(const uint64_t *)address
-                   : field.bytes == 4 ? *(const uint32_t *)address
-                   : field.bytes == 2 ? *(const uint16_t *)address
-                                      : *(const uint8_t *)address;
+  uint64_t value = field.bytes == 8 ? *(const uint64_t *)address
+                 : field.bytes == 4 ? *(const uint32_t *)address
+                 : field.bytes == 2 ? *(const uint16_t *)address
+                                    : *(const uint8_t *)address;
   return field.width ? value >> field.shift & ((UINT64_C(1) << field.width) - 1) : value;
 }
 

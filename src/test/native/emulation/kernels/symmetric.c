@@ -1,8 +1,8 @@
 /*
- * Kernels for symmetric memory. Every rank has mapped the windows of all ranks of its host, one after the other, so blocks
- * read and write the operands of other ranks themselves. They wait for each other by barriers, or by the flags of lines of
- * 8 bytes of data that they send to each other ("LL"). Sums are accumulated in float32, those of float8 that are averaged in
- * float16, and rounded to the type once.
+ * Kernels for symmetric memory. Every rank has mapped the windows of all ranks of its host, one after the other, so
+ * blocks read and write the operands of other ranks themselves. They wait for each other by barriers, or by the flags
+ * of lines of 8 bytes of data that they send to each other ("LL"). Sums are accumulated in float32, those of float8
+ * that are averaged in float16, and rounded to the type once.
  */
 #include "symmetric.h"
 
@@ -13,16 +13,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STRIDE_UNIT 32    /* strides of windows are in units of 2 to this power bytes */
-#define HANDLE_BYTES 128  /* offsets in the communicator's own window are in units of this */
-#define CELL_BYTES 1024   /* works are divided between blocks at multiples of this */
-#define LINE_WORDS 2      /* a line has two words with 32 bits of data and a flag each */
+#define STRIDE_UNIT 32   /* strides of windows are in units of 2 to this power bytes */
+#define HANDLE_BYTES 128 /* offsets in the communicator's own window are in units of this */
+#define CELL_BYTES 1024  /* works are divided between blocks at multiples of this */
+#define LINE_WORDS 2     /* a line has two words with 32 bits of data and a flag each */
 #define LINE_DATA 8
 #define LINES_AT_ONCE 512
 #define CHUNK_ELEMENTS 2048 /* that are reduced at once */
 #define MAX_LOCAL_RANKS 72
 
-enum algorithm_of_kernel { REDUCE_BY_LINES, REDUCE_AND_STORE, GATHER_BY_LINES, STORE_TO_ALL, SCATTER_BY_LINES, LOAD_FROM_ALL };
+enum algorithm_of_kernel {
+  REDUCE_BY_LINES,
+  REDUCE_AND_STORE,
+  GATHER_BY_LINES,
+  STORE_TO_ALL,
+  SCATTER_BY_LINES,
+  LOAD_FROM_ALL
+};
 
 struct symmetric_block {
   struct symmetric *launch;
@@ -78,8 +85,11 @@ static void parse_name(struct symmetric *launch) {
   static const struct {
     const char *name;
     ncclDataType_t type;
-  } types[] = {{"f32", ncclFloat32},       {"f16", ncclFloat16},       {"bf16", ncclBfloat16},
-               {"f8e4m3", ncclFloat8e4m3}, {"f8e5m2", ncclFloat8e5m2}};
+  } types[] = {{"f32", ncclFloat32},
+               {"f16", ncclFloat16},
+               {"bf16", ncclBfloat16},
+               {"f8e4m3", ncclFloat8e4m3},
+               {"f8e5m2", ncclFloat8e5m2}};
   const char *rest = strstr(launch->name, prefix) + sizeof prefix - 1;
   int algorithm = 0;
   while (algorithm < 6 && !begins_with(&rest, algorithms[algorithm])) algorithm++;
@@ -211,10 +221,12 @@ static void reduce_elements(struct symmetric *s, const struct share *share, size
 
 /* Whether this block of this rank is the one for a unit of an all-reduce. */
 static bool is_mine(const struct symmetric *s, const struct share *share, size_t unit) {
-  return unit % (size_t)s->ranks == (size_t)s->rank && unit / (size_t)s->ranks % (size_t)share->blocks == (size_t)share->block;
+  return unit % (size_t)s->ranks == (size_t)s->rank &&
+         unit / (size_t)s->ranks % (size_t)share->blocks == (size_t)share->block;
 }
 
-/* Divides the bytes from the cursor on into units of a warp, which the ranks take in turn, as many as all warps take. */
+/* Divides the bytes from the cursor on into units of a warp, which the ranks take in turn, as many as all warps take.
+ */
 static size_t reduce_units(struct symmetric *s, const struct share *share, size_t cursor, size_t bytes, size_t unit) {
   size_t element = type_bytes(s->type), chunks = (bytes - cursor) / (4 * unit);
   chunks -= chunks % (size_t)(s->ranks * share->blocks);
@@ -405,7 +417,8 @@ static bool never(void *state) {
 }
 
 /* Fails the kernel if a device may not access an operand that is not in a window. */
-static void check_operand(struct symmetric *s, struct fiber *self, const struct share *share, bool input, size_t bytes) {
+static void check_operand(struct symmetric *s, struct fiber *self, const struct share *share, bool input,
+                          size_t bytes) {
   const struct release *r = s->release;
   struct field window = input ? r->symmetric_work.input_window : r->symmetric_work.output_window;
   if (get_pointer(share->work, window) != NULL || bytes == 0) return;
@@ -434,7 +447,8 @@ static void run_with_lines(struct symmetric *s, struct fiber *self, int block) {
 static void run_block(struct fiber *self, void *argument) {
   struct symmetric_block *block = argument;
   struct symmetric *s = block->launch;
-  bool by_lines = s->algorithm == REDUCE_BY_LINES || s->algorithm == GATHER_BY_LINES || s->algorithm == SCATTER_BY_LINES;
+  bool by_lines =
+      s->algorithm == REDUCE_BY_LINES || s->algorithm == GATHER_BY_LINES || s->algorithm == SCATTER_BY_LINES;
   if (by_lines) run_with_lines(s, self, block->index);
   else run_with_barriers(s, self, block->index);
 }
