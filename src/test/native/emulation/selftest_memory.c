@@ -49,8 +49,8 @@ static void entry_points(void) {
   CHECK(entry("cuMissingOne", 13000) != entry("cuMissingTwo", 13000));
   CHECK(entry("cuMissingOne", 13000) == entry("cuMissingOne", 12000));
   CHECK(refuses(call_missing_function, "nccl4j emulation: cuNobodyEmulatesThis is not emulated\n"));
-  CHECK(refuses(ask_for_too_many_functions, "nccl4j emulation: more than 256 functions that are not emulated were asked "
-                                            "for, now cuMissing254\n")); /* two were asked for above */
+  CHECK(refuses(ask_for_too_many_functions, /* after two above */
+                "nccl4j emulation: more than 256 functions that are not emulated were asked for, now cuMissing254\n"));
   CHECK(refuses(ask_for_per_thread_functions,
                 "nccl4j emulation: driver functions for the per-thread default stream are not emulated\n"));
   CHECK(refuses(ask_for_an_unknown_attribute, "nccl4j emulation: cuPointerGetAttribute of 5 is not emulated\n"));
