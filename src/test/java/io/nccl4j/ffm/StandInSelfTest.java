@@ -51,8 +51,7 @@ class StandInSelfTest {
   void selfTestPasses(String name) throws Exception {
     List<String> output = run("--selftest=" + name);
     String last = output.getLast();
-    assertTrue(
-        last.endsWith(": ok") || last.endsWith(": passed"), () -> String.join("\n", output));
+    assertTrue(last.endsWith(": ok") || last.endsWith(": passed"), () -> String.join("\n", output));
     if (name.equals("nccl")) {
       assertTrue(
           output.contains("selftest: a state query during the end of a group"), output::toString);
