@@ -35,7 +35,8 @@ int nccl4j_standin_fail(const char *function, int result, int nth);
 int64_t nccl4j_standin_calls(const char *function);
 
 /* Returns the live objects of the kind memory, pinned, stream, event, communicator, redop, graph, registration, window,
- * or thread (a thread of the stand-in, which may briefly outlive its stream); -1 for an unknown kind. */
+ * pool, physical, reservation, mapping, user object, or thread (a thread of the stand-in, which may briefly outlive its
+ * stream); -1 for an unknown kind. */
 int64_t nccl4j_standin_live(const char *kind);
 
 /* Gives the stream a sticky error, as a failed kernel would: queued work is skipped. Returns 0, or -1 for no such
@@ -132,6 +133,11 @@ enum nccl4j_standin_kind {
   KIND_WINDOW,
   KIND_THREAD,
   KIND_GRAPH_EXEC, /* looked up separately, counted with KIND_GRAPH */
+  KIND_POOL,
+  KIND_PHYSICAL,    /* an allocation of cuMemCreate or cuMemImportFromShareableHandle */
+  KIND_RESERVATION, /* an address range of cuMemAddressReserve */
+  KIND_MAPPING,     /* a range of cuMemMap or cudaIpcOpenMemHandle */
+  KIND_USER_OBJECT,
   KIND_COUNT
 };
 void nccl4j_standin_count(enum nccl4j_standin_kind kind, int delta);
@@ -161,6 +167,7 @@ struct nccl4j_standin_work {
   void (*end)(void *execution);
   void (*release)(void *spec);
   bool always; /* runs even on a failed stream */
+  enum cudaGraphNodeType type; /* of the node, if it is captured */
 };
 
 struct nccl4j_standin_stream;
@@ -182,6 +189,17 @@ cudaError_t nccl4j_standin_unsafe(void);
 /* Returns this thread's current device without counting a call; a negative number if there is none. */
 int nccl4j_standin_current_device(void);
 int nccl4j_standin_device_count(void);
+/* The PCI bus id of a device; its function is 0. */
+struct nccl4j_standin_bus_id {
+  unsigned domain, bus, slot;
+};
+struct nccl4j_standin_bus_id nccl4j_standin_bus_id(int device);
+/* Whether the text is a bus id, such as 0000:1b:00.0; stores it. */
+bool nccl4j_standin_bus_parse(const char *text, struct nccl4j_standin_bus_id *id);
+/* Returns the device with that bus id, -1 for none. */
+int nccl4j_standin_bus_device(const struct nccl4j_standin_bus_id *id);
+/* Returns the number of NVLinks of each device. */
+int nccl4j_standin_nvlinks(void);
 void nccl4j_standin_move_to_next_device(void);
 /* Creates the device's primary context, as every use of the device does; ignores a negative number. */
 void nccl4j_standin_use_device(int device);
@@ -190,6 +208,8 @@ int nccl4j_standin_driver(void);
 
 /* Whether a device may access these bytes; false for pageable or freed memory, and beyond an allocation's end. */
 bool nccl4j_standin_reachable(const void *pointer, size_t bytes);
+/* The same for kernels of one device: other devices' memory needs peer access, a mapping of cuMemMap cuMemSetAccess. */
+bool nccl4j_standin_usable(const void *pointer, size_t bytes, int device);
 /* Returns the device of an allocation, -1 for pinned or managed memory, -2 for an unknown pointer. */
 int nccl4j_standin_memory_device(const void *pointer);
 cudaError_t nccl4j_standin_allocate(void **pointer, size_t bytes, int device);

@@ -1,16 +1,11 @@
 /*
- * Devices: their number, the current device of a thread, properties, peers.
- *
- * The properties are what the Java tests need (compute capability 9.0, so that float8 reductions are allowed); the name
- * says that there is no GPU.
+ * Devices: their number, the current device of a thread, bus ids, peers.
  */
 #include "cudart.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define MULTIPROCESSORS 132
 #define DEFAULT_DEVICES 8
 #define DEFAULT_MEMORY (UINT64_C(16) << 30)
 
@@ -20,8 +15,6 @@ STANDIN_SITE(cudaSetDevice)
 STANDIN_SITE(cudaInitDevice)
 STANDIN_SITE(cudaSetDeviceFlags)
 STANDIN_SITE(cudaGetDeviceFlags)
-STANDIN_SITE(cudaGetDeviceProperties)
-STANDIN_SITE(cudaDeviceGetAttribute)
 STANDIN_SITE(cudaDeviceGetPCIBusId)
 STANDIN_SITE(cudaDeviceGetByPCIBusId)
 STANDIN_SITE(cudaDeviceCanAccessPeer)
@@ -29,6 +22,7 @@ STANDIN_SITE(cudaDeviceEnablePeerAccess)
 STANDIN_SITE(cudaDeviceDisablePeerAccess)
 STANDIN_SITE(cudaDeviceGetP2PAttribute)
 STANDIN_SITE(cudaDeviceGetStreamPriorityRange)
+STANDIN_SITE(cudaDeviceSetLimit)
 
 static atomic_int device_count = -1;
 static _Atomic uint64_t memory_bytes;
@@ -99,12 +93,16 @@ cudaError_t cudaGetDevice(int *device) {
   RETURN(device_current(device));
 }
 
-cudaError_t cudaSetDevice(int device) {
-  ENTER(cudaSetDevice);
-  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
+cudaError_t device_select(int device) {
+  if (!device_valid(device)) return cudaErrorInvalidDevice;
   current = device;
   nccl4j_standin_use_device(device);
-  RETURN(cudaSuccess);
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  ENTER(cudaSetDevice);
+  RETURN(device_select(device));
 }
 
 cudaError_t cudaInitDevice(int device, unsigned int deviceFlags, unsigned int flags) {
@@ -128,89 +126,22 @@ cudaError_t cudaGetDeviceFlags(unsigned int *flags) {
   RETURN(cudaSuccess);
 }
 
-cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
-  ENTER(cudaGetDeviceProperties);
-  if (!properties) RETURN(cudaErrorInvalidValue);
-  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
-  *properties = (struct cudaDeviceProp){
-      .totalGlobalMem = device_memory(),
-      .sharedMemPerBlock = 49152,
-      .regsPerBlock = 65536,
-      .warpSize = 32,
-      .memPitch = INT_MAX,
-      .maxThreadsPerBlock = 1024,
-      .maxThreadsDim = {1024, 1024, 64},
-      .maxGridSize = {INT_MAX, 65535, 65535},
-      .totalConstMem = 65536,
-      .major = 9,
-      .minor = 0,
-      .textureAlignment = 512,
-      .multiProcessorCount = MULTIPROCESSORS,
-      .canMapHostMemory = 1,
-      .concurrentKernels = 1,
-      .pciBusID = device + 1,
-      .asyncEngineCount = 3,
-      .unifiedAddressing = 1,
-      .memoryBusWidth = 64,
-      .maxThreadsPerMultiProcessor = 2048,
-      .streamPrioritiesSupported = 1,
-      .managedMemory = 1,
-      .concurrentManagedAccess = 1,
-      .cooperativeLaunch = 1,
-      .hostRegisterSupported = 1,
-      .memoryPoolsSupported = 1,
-  };
-  snprintf(properties->name, sizeof properties->name, "nccl4j stand-in (no GPU)");
-  memcpy(properties->uuid.bytes, "nccl4j stand-in", 15);
-  properties->uuid.bytes[15] = (char)device;
-  RETURN(cudaSuccess);
-}
-
-static int attribute(enum cudaDeviceAttr attribute, int device) {
-  switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock: return 1024;
-    case cudaDevAttrWarpSize: return 32;
-    case cudaDevAttrMultiProcessorCount: return MULTIPROCESSORS;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: return 2048;
-    case cudaDevAttrAsyncEngineCount: return 3;
-    case cudaDevAttrPciBusId: return device + 1;
-    case cudaDevAttrComputeCapabilityMajor: return 9;
-    case cudaDevAttrCanMapHostMemory:
-    case cudaDevAttrConcurrentKernels:
-    case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrStreamPrioritiesSupported:
-    case cudaDevAttrManagedMemory:
-    case cudaDevAttrConcurrentManagedAccess:
-    case cudaDevAttrCooperativeLaunch:
-    case cudaDevAttrHostRegisterSupported:
-    case cudaDevAttrMemoryPoolsSupported: return 1;
-    default: return 0;
-  }
-}
-
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device) {
-  ENTER(cudaDeviceGetAttribute);
-  if (!value || attr < cudaDevAttrMaxThreadsPerBlock || attr >= cudaDevAttrMax) RETURN(cudaErrorInvalidValue);
-  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
-  *value = attribute(attr, device);
-  RETURN(cudaSuccess);
-}
-
 cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device) {
   ENTER(cudaDeviceGetPCIBusId);
   if (!pciBusId || len < 13) RETURN(cudaErrorInvalidValue);
   if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
-  snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", (unsigned)device + 1);
+  struct nccl4j_standin_bus_id id = nccl4j_standin_bus_id(device);
+  snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", id.domain, id.bus, id.slot);
   RETURN(cudaSuccess);
 }
 
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *pciBusId) {
   ENTER(cudaDeviceGetByPCIBusId);
-  unsigned domain, bus, slot, function = 0;
-  if (!device || !pciBusId) RETURN(cudaErrorInvalidValue);
-  if (sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) RETURN(cudaErrorInvalidValue);
-  if (domain != 0 || slot != 0 || !device_valid((int)bus - 1)) RETURN(cudaErrorInvalidDevice);
-  *device = (int)bus - 1;
+  struct nccl4j_standin_bus_id id;
+  if (!device || !pciBusId || !nccl4j_standin_bus_parse(pciBusId, &id)) RETURN(cudaErrorInvalidValue);
+  int found = nccl4j_standin_bus_device(&id);
+  if (found < 0) RETURN(cudaErrorInvalidDevice);
+  *device = found;
   RETURN(cudaSuccess);
 }
 
@@ -231,6 +162,8 @@ cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags) {
   if (!device_valid(peerDevice) || peerDevice == device) RETURN(cudaErrorInvalidDevice);
   RETURN(atomic_exchange(&peers[device][peerDevice], true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
 }
+
+bool device_accesses_peer(int device, int peer) { return atomic_load(&peers[device][peer]); }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peerDevice) {
   ENTER(cudaDeviceDisablePeerAccess);
@@ -254,4 +187,11 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPr
   if (leastPriority) *leastPriority = 0;
   if (greatestPriority) *greatestPriority = -5;
   RETURN(cudaSuccess);
+}
+
+/* The sizes of the stack and of other memory of kernels, which do not exist here. */
+cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value) {
+  (void)value;
+  ENTER(cudaDeviceSetLimit);
+  RETURN((unsigned)limit <= cudaLimitPersistingL2CacheSize ? cudaSuccess : cudaErrorUnsupportedLimit);
 }

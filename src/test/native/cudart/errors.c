@@ -2,6 +2,9 @@
 #include "cudart.h"
 
 #include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int runtime_version(void);
@@ -47,6 +50,15 @@ static int runtime_version(void) {
     atomic_store(&version, twelve ? 12080 : CUDART_VERSION);
   }
   return atomic_load(&version);
+}
+
+void not_emulated(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fputs("nccl4j emulation: ", stderr);
+  vfprintf(stderr, format, arguments);
+  fputs(" is not emulated\n", stderr);
+  abort();
 }
 
 cudaError_t cuda_return(cudaError_t error) {

@@ -1,9 +1,9 @@
 /*
  * Events. Recording creates a completion and enqueues its signal in the stream. A wait uses the completion that is
- * current when it begins, so a later record does not affect it. An event recorded during a capture refers to graph
- * nodes instead.
+ * current when it begins, so a later record does not affect it. An event recorded during a capture refers to nodes of
+ * the graph instead.
  */
-#include "cudart.h"
+#include "graph.h"
 
 #include <stdlib.h>
 
@@ -16,6 +16,8 @@ STANDIN_SITE(cudaEventQuery)
 STANDIN_SITE(cudaEventSynchronize)
 STANDIN_SITE(cudaEventElapsedTime)
 STANDIN_SITE(cudaStreamWaitEvent)
+STANDIN_SITE(cudaGraphAddEventRecordNode)
+STANDIN_SITE(cudaGraphAddEventWaitNode)
 
 typedef struct {
   struct nccl4j_standin_object object;
@@ -24,13 +26,13 @@ typedef struct {
   pthread_mutex_t lock;
   struct completion *completion; /* of the last record; NULL if there was none, or during a capture */
   unsigned long long capture;
-  struct node_set *nodes;
+  struct edges *edges;
 } event_t;
 
 static void event_destroy(void *object) {
   event_t *e = object;
   completion_put(e->completion);
-  node_set_free(e->nodes);
+  free(e->edges);
   pthread_mutex_destroy(&e->lock);
   free(e);
 }
@@ -68,17 +70,17 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   RETURN(cudaSuccess);
 }
 
-/* Takes ownership of the completion and the nodes. */
-static void event_recorded(event_t *e, struct completion *c, unsigned long long capture, struct node_set *nodes) {
+/* Takes ownership of the completion and the edges. */
+static void event_recorded(event_t *e, struct completion *c, unsigned long long capture, struct edges *edges) {
   pthread_mutex_lock(&e->lock);
   struct completion *old = e->completion;
-  struct node_set *old_nodes = e->nodes;
+  struct edges *old_edges = e->edges;
   e->completion = c;
   e->capture = capture;
-  e->nodes = nodes;
+  e->edges = edges;
   pthread_mutex_unlock(&e->lock);
   completion_put(old);
-  node_set_free(old_nodes);
+  free(old_edges);
 }
 
 static cudaError_t record(event_t *e, stream_t *s) {
@@ -86,11 +88,12 @@ static cudaError_t record(event_t *e, stream_t *s) {
   if (atomic_load(&captures_active)) {
     bool captured;
     unsigned long long capture;
-    struct node_set *nodes;
-    cudaError_t error = capture_record(s, &capture, &nodes, &captured);
+    struct edges *edges;
+    cudaError_t error = capture_forbids_legacy(s);
+    if (error == cudaSuccess) error = capture_record(s, false, &capture, &edges, &captured);
     if (error != cudaSuccess) return error;
     if (captured) {
-      event_recorded(e, NULL, capture, nodes);
+      event_recorded(e, NULL, capture, edges);
       return cudaSuccess;
     }
   }
@@ -100,35 +103,134 @@ static cudaError_t record(event_t *e, stream_t *s) {
   return cudaSuccess;
 }
 
-static cudaError_t event_record(cudaEvent_t event, cudaStream_t stream) {
+cudaError_t event_record(cudaEvent_t event, stream_t *s) {
   event_t *e = object_get(event, KIND_EVENT);
   if (!e) return cudaErrorInvalidResourceHandle;
-  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  cudaError_t error = s ? record(e, s) : cudaErrorInvalidResourceHandle;
-  if (s) object_put(s);
+  cudaError_t error = record(e, s);
   object_put(e);
   return error;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  ENTER(cudaEventRecord);
-  RETURN(event_record(event, stream));
-}
-
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
-  ENTER(cudaEventRecordWithFlags);
-  if (flags & ~(unsigned)cudaEventRecordExternal) RETURN(cudaErrorInvalidValue);
-  if (flags == cudaEventRecordExternal) RETURN(cudaErrorNotSupported);
-  RETURN(event_record(event, stream));
+cudaError_t event_record_begun(cudaEvent_t event, stream_t *s) {
+  bool captured;
+  unsigned long long capture;
+  struct edges *edges;
+  event_t *e = object_get(event, KIND_EVENT);
+  cudaError_t error = e && e->device == s->device ? cudaSuccess : cudaErrorInvalidResourceHandle;
+  if (error == cudaSuccess) error = capture_record(s, true, &capture, &edges, &captured);
+  if (error == cudaSuccess && captured) event_recorded(e, NULL, capture, edges);
+  if (e) object_put(e);
+  return error;
 }
 
 static struct completion *current_completion(event_t *e, bool *captured) {
   pthread_mutex_lock(&e->lock);
   struct completion *c = e->completion;
   if (c) completion_hold(c);
-  *captured = e->nodes != NULL;
+  *captured = e->edges != NULL;
   pthread_mutex_unlock(&e->lock);
   return c;
+}
+
+/* ---- events as nodes of a graph: recorded or waited for by every launch ---- */
+
+static void event_release(void *event) { object_put(event); }
+
+/* Like a record by a call, the launch makes the event incomplete at once. */
+static void *record_node_begin(void *event) {
+  struct completion *c = completion_new();
+  completion_hold(c);
+  event_recorded(event, c, 0, NULL);
+  return c;
+}
+
+static cudaError_t record_node_start(void *completion) {
+  completion_signal(completion, stream_error);
+  return cudaSuccess;
+}
+
+static void record_node_end(void *completion) {
+  struct completion *c = completion;
+  if (!c->done) completion_signal(c, stream_error); /* the launch was skipped */
+  completion_put(c);
+}
+
+static const struct nccl4j_standin_work record_node_work = {
+    .begin = record_node_begin,
+    .start = record_node_start,
+    .end = record_node_end,
+    .release = event_release,
+    .always = true,
+    .type = cudaGraphNodeTypeEventRecord,
+};
+
+/* Waits for the last record before the launch. */
+static void *wait_node_begin(void *event) {
+  bool captured;
+  return current_completion(event, &captured);
+}
+
+static cudaError_t wait_node_finish(void *completion) { return completion ? completion_wait(completion) : cudaSuccess; }
+static void wait_node_end(void *completion) { completion_put(completion); }
+
+static const struct nccl4j_standin_work wait_node_work = {
+    .begin = wait_node_begin,
+    .finish = wait_node_finish,
+    .end = wait_node_end,
+    .release = event_release,
+    .type = cudaGraphNodeTypeWaitEvent,
+};
+
+/* Captures a node, which the flag for external events asks for; the flag is invalid outside a capture. */
+static cudaError_t capture_node(cudaEvent_t event, cudaStream_t stream, const struct nccl4j_standin_work *work) {
+  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
+  if (!s) return cudaErrorInvalidResourceHandle;
+  bool capturing = nccl4j_standin_stream_capture(s) != 0;
+  event_t *e = capturing ? object_get(event, KIND_EVENT) : NULL;
+  cudaError_t error = capturing ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
+  if (e) error = nccl4j_standin_enqueue(s, work, e);
+  object_put(s);
+  return error;
+}
+
+static cudaError_t add_node(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t count,
+                            cudaEvent_t event, const struct nccl4j_standin_work *work) {
+  event_t *e = object_get(event, KIND_EVENT);
+  return e ? graph_add(node, graph, dependencies, count, work, e) : cudaErrorInvalidResourceHandle;
+}
+
+cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                        const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                        cudaEvent_t event) {
+  ENTER(cudaGraphAddEventRecordNode);
+  RETURN(add_node(pGraphNode, graph, pDependencies, numDependencies, event, &record_node_work));
+}
+
+cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                      const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                      cudaEvent_t event) {
+  ENTER(cudaGraphAddEventWaitNode);
+  RETURN(add_node(pGraphNode, graph, pDependencies, numDependencies, event, &wait_node_work));
+}
+
+/* ---- recording ---- */
+
+static cudaError_t record_in(cudaEvent_t event, cudaStream_t stream) {
+  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
+  cudaError_t error = s ? event_record(event, s) : cudaErrorInvalidResourceHandle;
+  if (s) object_put(s);
+  return error;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  ENTER(cudaEventRecord);
+  RETURN(record_in(event, stream));
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
+  ENTER(cudaEventRecordWithFlags);
+  if (flags & ~(unsigned)cudaEventRecordExternal) RETURN(cudaErrorInvalidValue);
+  RETURN(flags ? capture_node(event, stream, &record_node_work) : record_in(event, stream));
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -198,10 +300,10 @@ static cudaError_t wait_event(stream_t *s, event_t *e) {
   struct completion *c = e->completion;
   if (c) completion_hold(c);
   unsigned long long capture = e->capture;
-  struct node_set *nodes = e->nodes;
-  bool captured = false;
+  struct edges *edges = e->edges;
+  bool captured = false, recorded = c || edges;
   cudaError_t error = cudaSuccess;
-  if (atomic_load(&captures_active) || nodes) error = capture_wait(s, capture, nodes, &captured);
+  if (recorded && (atomic_load(&captures_active) || edges)) error = capture_wait(s, capture, edges, &captured);
   pthread_mutex_unlock(&e->lock);
   if (c && !captured && error == cudaSuccess) error = stream_wait_for(s, c);
   completion_put(c);
@@ -211,6 +313,7 @@ static cudaError_t wait_event(stream_t *s, event_t *e) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
   ENTER(cudaStreamWaitEvent);
   if (flags & ~(unsigned)cudaEventWaitExternal) RETURN(cudaErrorInvalidValue);
+  if (flags) RETURN(capture_node(event, stream, &wait_node_work));
   event_t *e = object_get(event, KIND_EVENT);
   if (!e) RETURN(cudaErrorInvalidResourceHandle);
   stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());

@@ -22,6 +22,7 @@ static struct nccl4j_standin_site *sites;
 static struct fault *faults;
 static atomic_int faults_armed;
 static bool environment_read;
+static atomic_bool nccl_registered;
 
 #define MAX_HOOKS 4
 static void (*reset_hooks[MAX_HOOKS])(void);
@@ -33,7 +34,10 @@ void nccl4j_standin_register(struct nccl4j_standin_site *site) {
   site->next = sites;
   sites = site;
   pthread_mutex_unlock(&lock);
+  if (strncmp(site->name, "nccl", 4) == 0) atomic_store(&nccl_registered, true);
 }
+
+bool standin_nccl(void) { return atomic_load(&nccl_registered); }
 
 static struct nccl4j_standin_site *site_named(const char *function) {
   for (struct nccl4j_standin_site *s = sites; s; s = s->next)
@@ -164,8 +168,24 @@ void nccl4j_standin_reset(void) {
 
 /* ---- live objects ---- */
 
-static const char *const kind_names[] = {"memory", "pinned", "stream",       "event", "communicator",
-                                         "redop",  "graph",  "registration", "window", "thread"};
+/* No name: counted as another kind. */
+static const char *const kind_names[KIND_COUNT] = {
+    [KIND_MEMORY] = "memory",
+    [KIND_PINNED] = "pinned",
+    [KIND_STREAM] = "stream",
+    [KIND_EVENT] = "event",
+    [KIND_COMMUNICATOR] = "communicator",
+    [KIND_REDOP] = "redop",
+    [KIND_GRAPH] = "graph",
+    [KIND_REGISTRATION] = "registration",
+    [KIND_WINDOW] = "window",
+    [KIND_THREAD] = "thread",
+    [KIND_POOL] = "pool",
+    [KIND_PHYSICAL] = "physical",
+    [KIND_RESERVATION] = "reservation",
+    [KIND_MAPPING] = "mapping",
+    [KIND_USER_OBJECT] = "user object",
+};
 static _Atomic int64_t live[KIND_COUNT];
 
 void nccl4j_standin_count(enum nccl4j_standin_kind kind, int delta) {
@@ -173,8 +193,8 @@ void nccl4j_standin_count(enum nccl4j_standin_kind kind, int delta) {
 }
 
 int64_t nccl4j_standin_live(const char *kind) {
-  for (size_t k = 0; kind && k < sizeof kind_names / sizeof *kind_names; k++)
-    if (strcmp(kind, kind_names[k]) == 0) return atomic_load(&live[k]);
+  for (size_t k = 0; kind && k < KIND_COUNT; k++)
+    if (kind_names[k] && strcmp(kind, kind_names[k]) == 0) return atomic_load(&live[k]);
   return -1;
 }
 

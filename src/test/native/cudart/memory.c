@@ -1,100 +1,31 @@
 /*
- * Memory: device memory is host memory with an owner. The ranges of all allocations are known, so that copies beyond an
- * end, in a wrong direction or of foreign pointers are refused as by CUDA.
+ * Allocating and freeing: device memory is host memory with an owner, behind a descriptor of its own, so that other
+ * processes can map it.
  *
- * Allocating and freeing wait for the pending work of the device, for pinned memory of every device, as the CUDA guide
- * permits. If a wait ends early because a stream has failed, the freed range becomes invalid at once, and its bytes are
- * freed when all work that is pending in any stream is complete.
+ * With the stand-in's NCCL, allocating and freeing wait for the pending work of the device, for pinned memory of every
+ * device, as the CUDA guide permits. NVIDIA's NCCL would never end: it allocates pinned memory for one rank while a
+ * kernel of another waits for that rank. With it only cudaFree waits, as CUDA is known to. If a wait ends early because
+ * a stream has failed, or there is none, the freed range becomes invalid at once, and its bytes are freed when all work
+ * that is pending in any stream is complete.
  */
-#include "cudart.h"
+#include "memory.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 STANDIN_SITE(cudaMalloc)
 STANDIN_SITE(cudaFree)
-STANDIN_SITE(cudaMallocAsync)
-STANDIN_SITE(cudaFreeAsync)
 STANDIN_SITE(cudaMallocHost)
 STANDIN_SITE(cudaFreeHost)
 STANDIN_SITE(cudaMallocManaged)
 STANDIN_SITE(cudaHostAlloc)
 STANDIN_SITE(cudaHostRegister)
 STANDIN_SITE(cudaHostUnregister)
-STANDIN_SITE(cudaHostGetDevicePointer)
-STANDIN_SITE(cudaHostGetFlags)
-STANDIN_SITE(cudaMemGetInfo)
-STANDIN_SITE(cudaPointerGetAttributes)
-STANDIN_SITE(cudaMemcpy)
-STANDIN_SITE(cudaMemcpyAsync)
-STANDIN_SITE(cudaMemcpyPeer)
-STANDIN_SITE(cudaMemcpyPeerAsync)
-STANDIN_SITE(cudaMemset)
-STANDIN_SITE(cudaMemsetAsync)
 
 #define ALIGNMENT 4096      /* required by NCCL for a window, more than CUDA guarantees */
 #define POISON 0xA5         /* fresh device memory is not zero */
 #define POISON_BYTES 65536  /* filling gigabytes would take too long */
-
-enum origin { BY_MALLOC, BY_NCCL, BY_HOST_ALLOC, BY_REGISTER };
-
-struct region {
-  char *base;
-  size_t bytes;
-  enum cudaMemoryType type;
-  enum origin origin;
-  int device;
-  unsigned int flags;
-};
-
-/* Sorted by address, for binary search. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct region *regions;
-static size_t region_count, region_capacity;
-static uint64_t used[MAX_DEVICES];
-
-/* Returns the index of the first region that starts above the pointer. */
-static size_t above(const void *pointer) {
-  size_t low = 0, high = region_count;
-  while (low < high) {
-    size_t middle = (low + high) / 2;
-    if ((uintptr_t)regions[middle].base <= (uintptr_t)pointer) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-static struct region *region_of(const void *pointer) {
-  size_t i = above(pointer);
-  if (i == 0) return NULL;
-  struct region *r = &regions[i - 1];
-  return (uintptr_t)pointer - (uintptr_t)r->base < r->bytes ? r : NULL;
-}
-
-static bool find(const void *pointer, struct region *found) {
-  pthread_mutex_lock(&lock);
-  struct region *r = region_of(pointer);
-  if (r) *found = *r;
-  pthread_mutex_unlock(&lock);
-  return r != NULL;
-}
-
-static void region_insert(struct region r) {
-  if (region_count == region_capacity) {
-    region_capacity = region_capacity ? 2 * region_capacity : 256;
-    regions = realloc(regions, region_capacity * sizeof *regions);
-  }
-  size_t i = above(r.base);
-  memmove(&regions[i + 1], &regions[i], (region_count - i) * sizeof *regions);
-  regions[i] = r;
-  region_count++;
-}
-
-static void region_remove(struct region *r) {
-  size_t i = (size_t)(r - regions);
-  memmove(&regions[i], &regions[i + 1], (region_count - i - 1) * sizeof *regions);
-  region_count--;
-}
 
 static enum nccl4j_standin_kind kind_of(enum cudaMemoryType type) {
   return type == cudaMemoryTypeHost ? KIND_PINNED : KIND_MEMORY;
@@ -102,76 +33,92 @@ static enum nccl4j_standin_kind kind_of(enum cudaMemoryType type) {
 
 /* ---- allocating and freeing ---- */
 
-static cudaError_t charge(int device, size_t bytes) {
-  uint64_t capacity = device_memory();
-  cudaError_t error = cudaErrorMemoryAllocation;
-  pthread_mutex_lock(&lock);
-  if (bytes <= capacity && used[device] <= capacity - bytes) {
-    used[device] += bytes;
-    error = cudaSuccess;
-  }
-  pthread_mutex_unlock(&lock);
-  return error;
-}
-
 #define EVERY_DEVICE (-1)
 
-static int waits_for(enum cudaMemoryType type, int device) {
-  return type == cudaMemoryTypeHost ? EVERY_DEVICE : device;
+static void wait_for_work(const struct region *r, bool frees) {
+  bool host = r->type == cudaMemoryTypeHost;
+  if (standin_nccl()) device_synchronize(host ? EVERY_DEVICE : r->device);
+  else if (frees && !host) device_synchronize(r->device);
 }
 
-static cudaError_t allocate_at_once(void **pointer, struct region r) {
+/* Gives the region its bytes. Only device memory can be shared with other processes. */
+static bool provide(struct region *r) {
   void *base = NULL;
+  r->memfd = -1;
+  if (r->type != cudaMemoryTypeDevice) {
+    if (posix_memalign(&base, ALIGNMENT, r->bytes) != 0) return false;
+  } else {
+    r->memfd = memfd_new(r->bytes, r->device);
+    if (r->memfd >= 0) base = memfd_map(r->memfd, r->bytes);
+    if (!base && r->memfd >= 0) close(r->memfd);
+  }
+  r->base = base;
+  return base != NULL;
+}
+
+cudaError_t memory_allocate(void **pointer, struct region r) {
+  bool charged = r.type == cudaMemoryTypeDevice;
   *pointer = NULL;
   if (r.bytes == 0) return cudaSuccess;
-  cudaError_t error = r.type == cudaMemoryTypeDevice ? charge(r.device, r.bytes) : cudaSuccess;
-  if (error != cudaSuccess) return error;
-  if (posix_memalign(&base, ALIGNMENT, r.bytes) != 0) {
-    pthread_mutex_lock(&lock);
-    if (r.type == cudaMemoryTypeDevice) used[r.device] -= r.bytes;
-    pthread_mutex_unlock(&lock);
+  if (charged && !memory_charge(r.device, (int64_t)r.bytes)) return cudaErrorMemoryAllocation;
+  if (!provide(&r)) {
+    if (charged) memory_charge(r.device, -(int64_t)r.bytes);
     return cudaErrorMemoryAllocation;
   }
-  memset(base, POISON, r.bytes < POISON_BYTES ? r.bytes : POISON_BYTES);
-  r.base = base;
-  pthread_mutex_lock(&lock);
+  memset(r.base, POISON, r.bytes < POISON_BYTES ? r.bytes : POISON_BYTES);
+  pthread_mutex_lock(&regions_lock);
   region_insert(r);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&regions_lock);
   nccl4j_standin_count(kind_of(r.type), 1);
-  *pointer = base;
+  *pointer = r.base;
   return cudaSuccess;
 }
 
 static cudaError_t allocate(void **pointer, struct region r) {
-  if (r.bytes > 0) device_synchronize(waits_for(r.type, r.device));
-  return allocate_at_once(pointer, r);
+  if (r.bytes > 0) wait_for_work(&r, false);
+  return memory_allocate(pointer, r);
+}
+
+static bool freeable(const struct region *r, bool host, bool by_nccl) {
+  switch (r->origin) {
+    case BY_MALLOC:
+    case BY_POOL: return !host;
+    case BY_HOST_ALLOC: return host;
+    case BY_NCCL: return by_nccl;
+    default: return false;
+  }
 }
 
 /* Removes the allocation that starts here; the caller frees its bytes. */
-static cudaError_t forget(void *pointer, bool host, bool by_nccl) {
-  pthread_mutex_lock(&lock);
-  struct region *r = region_of(pointer);
-  bool mine = r && r->base == pointer && r->origin != BY_REGISTER && host == (r->type == cudaMemoryTypeHost) &&
-              (by_nccl || r->origin != BY_NCCL);
+static bool forget(void *pointer, bool host, bool by_nccl, struct region *gone) {
+  pthread_mutex_lock(&regions_lock);
+  struct region *r = region_at(pointer);
+  bool mine = r && r->base == pointer && freeable(r, host, by_nccl);
   if (mine) {
-    if (r->type == cudaMemoryTypeDevice) used[r->device] -= r->bytes;
-    nccl4j_standin_count(kind_of(r->type), -1);
+    *gone = *r;
     region_remove(r);
   }
-  pthread_mutex_unlock(&lock);
-  return mine ? cudaSuccess : cudaErrorInvalidValue;
+  pthread_mutex_unlock(&regions_lock);
+  if (!mine) return false;
+  if (gone->type == cudaMemoryTypeDevice) memory_charge(gone->device, -(int64_t)gone->bytes);
+  nccl4j_standin_count(kind_of(gone->type), -1);
+  return true;
 }
 
 static cudaError_t release_at_once(void *pointer, bool host, bool by_nccl) {
+  struct region r;
   if (!pointer) return cudaSuccess;
-  cudaError_t error = forget(pointer, host, by_nccl);
-  if (error == cudaSuccess) streams_after_pending(free, pointer);
-  return error;
+  if (!forget(pointer, host, by_nccl, &r)) return cudaErrorInvalidValue;
+  if (r.memfd >= 0) unmap_later(r.base, r.bytes, r.memfd);
+  else streams_after_pending(free, r.base);
+  return cudaSuccess;
 }
+
+cudaError_t memory_release(void *pointer) { return release_at_once(pointer, false, false); }
 
 static cudaError_t release(void *pointer, bool host, bool by_nccl) {
   struct region r;
-  if (pointer && find(pointer, &r)) device_synchronize(waits_for(r.type, r.device));
+  if (pointer && region_find(pointer, &r)) wait_for_work(&r, true);
   return release_at_once(pointer, host, by_nccl);
 }
 
@@ -180,11 +127,6 @@ cudaError_t nccl4j_standin_allocate(void **pointer, size_t bytes, int device) {
   if (error != cudaSuccess) return error;
   struct region r = {.bytes = bytes, .type = cudaMemoryTypeDevice, .origin = BY_NCCL, .device = device};
   return allocate(pointer, r);
-}
-
-bool nccl4j_standin_by_nccl(const void *pointer, size_t bytes) {
-  struct region r;
-  return find(pointer, &r) && r.origin == BY_NCCL && bytes <= r.bytes - (size_t)((const char *)pointer - r.base);
 }
 
 cudaError_t nccl4j_standin_free(void *pointer) {
@@ -240,42 +182,18 @@ cudaError_t cudaFreeHost(void *ptr) {
   RETURN(error);
 }
 
-/* Allocates at once, which work enqueued later cannot distinguish from an allocation in stream order. */
-cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream) {
-  ENTER(cudaMallocAsync);
-  struct region r = {.bytes = size, .type = cudaMemoryTypeDevice, .origin = BY_MALLOC};
-  if (!devPtr) RETURN(cudaErrorInvalidValue);
-  stream_t *s = nccl4j_standin_stream_get(hStream, nccl4j_standin_current_device());
-  if (!s) RETURN(cudaErrorInvalidResourceHandle);
-  r.device = s->device;
-  bool capturing = nccl4j_standin_stream_capture(s) != 0;
-  object_put(s);
-  RETURN(capturing ? cudaErrorStreamCaptureUnsupported : allocate_at_once(devPtr, r));
-}
-
-cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream) {
-  ENTER(cudaFreeAsync);
-  stream_t *s = nccl4j_standin_stream_get(hStream, nccl4j_standin_current_device());
-  if (!s) RETURN(cudaErrorInvalidResourceHandle);
-  bool capturing = nccl4j_standin_stream_capture(s) != 0;
-  object_put(s);
-  if (capturing) RETURN(cudaErrorStreamCaptureUnsupported);
-  if (!devPtr) RETURN(cudaErrorInvalidValue);
-  RETURN(release_at_once(devPtr, false, false));
-}
-
 cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags) {
   ENTER(cudaHostRegister);
-  struct region r = {.base = ptr, .bytes = size, .type = cudaMemoryTypeHost, .origin = BY_REGISTER, .flags = flags};
+  struct region r = {.base = ptr, .bytes = size, .type = cudaMemoryTypeHost, .origin = BY_REGISTER, .flags = flags,
+                     .memfd = -1};
   if (!ptr || size == 0) RETURN(cudaErrorInvalidValue);
   cudaError_t error = device_current(&r.device);
   if (error == cudaSuccess) error = nccl4j_standin_unsafe();
   if (error != cudaSuccess) RETURN(error);
-  pthread_mutex_lock(&lock);
-  size_t next = above(ptr);
-  bool overlaps = region_of(ptr) || (next < region_count && (uintptr_t)regions[next].base < (uintptr_t)ptr + size);
+  pthread_mutex_lock(&regions_lock);
+  bool overlaps = region_overlaps(ptr, size);
   if (!overlaps) region_insert(r);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&regions_lock);
   if (overlaps) RETURN(cudaErrorHostMemoryAlreadyRegistered);
   nccl4j_standin_count(KIND_PINNED, 1);
   RETURN(cudaSuccess);
@@ -285,199 +203,11 @@ cudaError_t cudaHostUnregister(void *ptr) {
   ENTER(cudaHostUnregister);
   cudaError_t error = nccl4j_standin_unsafe();
   if (error != cudaSuccess) RETURN(error);
-  pthread_mutex_lock(&lock);
-  struct region *r = region_of(ptr);
+  pthread_mutex_lock(&regions_lock);
+  struct region *r = region_at(ptr);
   bool mine = r && r->base == ptr && r->origin == BY_REGISTER;
   if (mine) region_remove(r);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&regions_lock);
   if (mine) nccl4j_standin_count(KIND_PINNED, -1);
   RETURN(mine ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
-}
-
-/* ---- queries ---- */
-
-cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags) {
-  ENTER(cudaHostGetDevicePointer);
-  struct region r;
-  if (!pDevice || flags != 0 || !find(pHost, &r) || r.type != cudaMemoryTypeHost) RETURN(cudaErrorInvalidValue);
-  *pDevice = pHost;
-  RETURN(cudaSuccess);
-}
-
-cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost) {
-  ENTER(cudaHostGetFlags);
-  struct region r;
-  if (!pFlags || !find(pHost, &r) || r.type != cudaMemoryTypeHost) RETURN(cudaErrorInvalidValue);
-  *pFlags = r.flags;
-  RETURN(cudaSuccess);
-}
-
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
-  ENTER(cudaMemGetInfo);
-  int device;
-  if (!free_bytes || !total) RETURN(cudaErrorInvalidValue);
-  cudaError_t error = device_current(&device);
-  if (error != cudaSuccess) RETURN(error);
-  uint64_t capacity = device_memory();
-  pthread_mutex_lock(&lock);
-  *free_bytes = used[device] < capacity ? capacity - used[device] : 0;
-  pthread_mutex_unlock(&lock);
-  *total = capacity;
-  RETURN(cudaSuccess);
-}
-
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr) {
-  ENTER(cudaPointerGetAttributes);
-  struct region r;
-  if (!attributes) RETURN(cudaErrorInvalidValue);
-  *attributes = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered, .device = cudaInvalidDeviceId};
-  if (!find(ptr, &r)) RETURN(cudaSuccess);
-  attributes->type = r.type;
-  attributes->device = r.device;
-  attributes->devicePointer = (void *)ptr;
-  attributes->hostPointer = r.type == cudaMemoryTypeDevice ? NULL : (void *)ptr;
-  RETURN(cudaSuccess);
-}
-
-bool nccl4j_standin_reachable(const void *pointer, size_t bytes) {
-  struct region r;
-  return bytes == 0 || (find(pointer, &r) && bytes <= r.bytes - (size_t)((const char *)pointer - r.base));
-}
-
-int nccl4j_standin_memory_device(const void *pointer) {
-  struct region r;
-  if (!find(pointer, &r)) return -2;
-  return r.type == cudaMemoryTypeDevice ? r.device : -1;
-}
-
-/* ---- copying and setting ---- */
-
-struct transfer {
-  void *to;
-  const void *from; /* NULL: set to `value` */
-  int value;
-  size_t bytes;
-  void *staged; /* a copy of pageable memory, made when the transfer is enqueued */
-};
-
-static cudaError_t transfer_start(void *spec) {
-  struct transfer *t = spec;
-  if (t->staged) memcpy(t->to, t->staged, t->bytes);
-  else if (t->from) memmove(t->to, t->from, t->bytes);
-  else memset(t->to, t->value, t->bytes);
-  return cudaSuccess;
-}
-
-static void transfer_release(void *spec) {
-  free(((struct transfer *)spec)->staged);
-  free(spec);
-}
-
-static const struct nccl4j_standin_work transfer_work = {.start = transfer_start, .release = transfer_release};
-
-enum side { HOST_SIDE, DEVICE_SIDE, ANY_SIDE };
-
-static cudaError_t check_side(const void *pointer, size_t bytes, enum side side, bool *pageable) {
-  struct region r;
-  *pageable = !find(pointer, &r);
-  if (!pointer) return cudaErrorInvalidValue;
-  if (*pageable) return side == DEVICE_SIDE ? cudaErrorInvalidValue : cudaSuccess;
-  if (side == HOST_SIDE && r.type == cudaMemoryTypeDevice) return cudaErrorInvalidValue;
-  return nccl4j_standin_reachable(pointer, bytes) ? cudaSuccess : cudaErrorInvalidValue;
-}
-
-static cudaError_t enqueue_transfer(cudaStream_t stream, struct transfer t, bool wait, bool stage) {
-  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) return cudaErrorInvalidResourceHandle;
-  bool capturing = nccl4j_standin_stream_capture(s) != 0;
-  struct transfer *spec = malloc(sizeof *spec);
-  *spec = t;
-  if (stage && !wait && !capturing) {
-    spec->staged = malloc(t.bytes);
-    if (spec->staged) memcpy(spec->staged, t.from, t.bytes);
-    else wait = true;
-  }
-  cudaError_t error = nccl4j_standin_enqueue(s, &transfer_work, spec);
-  if (error == cudaSuccess && wait && !capturing) error = stream_synchronize(s);
-  object_put(s);
-  return error;
-}
-
-static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream,
-                        bool wait) {
-  static const enum side from_side[] = {HOST_SIDE, HOST_SIDE, DEVICE_SIDE, DEVICE_SIDE, ANY_SIDE};
-  static const enum side to_side[] = {HOST_SIDE, DEVICE_SIDE, HOST_SIDE, DEVICE_SIDE, ANY_SIDE};
-  bool from_pageable, to_pageable;
-  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
-  if (bytes == 0) return cudaSuccess;
-  cudaError_t error = check_side(to, bytes, to_side[kind], &to_pageable);
-  if (error == cudaSuccess) error = check_side(from, bytes, from_side[kind], &from_pageable);
-  if (error != cudaSuccess) return error;
-  struct transfer t = {.to = to, .from = from, .bytes = bytes};
-  return enqueue_transfer(stream, t, wait || to_pageable, from_pageable);
-}
-
-/* The synchronous forms use the legacy stream, and are refused during a capture. */
-static cudaError_t synchronous_allowed(void) {
-  stream_t *legacy = nccl4j_standin_stream_get(cudaStreamLegacy, nccl4j_standin_current_device());
-  if (!legacy) return cudaErrorInsufficientDriver;
-  cudaError_t error = capture_forbids_legacy(legacy);
-  object_put(legacy);
-  return error == cudaSuccess ? nccl4j_standin_unsafe() : error;
-}
-
-cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
-  ENTER(cudaMemcpy);
-  cudaError_t error = synchronous_allowed();
-  RETURN(error == cudaSuccess ? copy(dst, src, count, kind, cudaStreamLegacy, true) : error);
-}
-
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream) {
-  ENTER(cudaMemcpyAsync);
-  RETURN(copy(dst, src, count, kind, stream, false));
-}
-
-static cudaError_t check_peer(const void *pointer, int device) {
-  if (!device_valid(device)) return cudaErrorInvalidDevice;
-  int owner = nccl4j_standin_memory_device(pointer);
-  return owner == device || owner == -1 ? cudaSuccess : cudaErrorInvalidValue;
-}
-
-static cudaError_t copy_peer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count,
-                             cudaStream_t stream, bool wait) {
-  if (count == 0) return cudaSuccess;
-  cudaError_t error = check_peer(dst, dstDevice);
-  if (error == cudaSuccess) error = check_peer(src, srcDevice);
-  return error == cudaSuccess ? copy(dst, src, count, cudaMemcpyDeviceToDevice, stream, wait) : error;
-}
-
-cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count) {
-  ENTER(cudaMemcpyPeer);
-  cudaError_t error = synchronous_allowed();
-  RETURN(error == cudaSuccess ? copy_peer(dst, dstDevice, src, srcDevice, count, cudaStreamLegacy, true) : error);
-}
-
-cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count,
-                                cudaStream_t stream) {
-  ENTER(cudaMemcpyPeerAsync);
-  RETURN(copy_peer(dst, dstDevice, src, srcDevice, count, stream, false));
-}
-
-static cudaError_t set(void *pointer, int value, size_t bytes, cudaStream_t stream, bool wait) {
-  bool pageable;
-  if (bytes == 0) return cudaSuccess;
-  cudaError_t error = check_side(pointer, bytes, DEVICE_SIDE, &pageable);
-  if (error != cudaSuccess) return error;
-  return enqueue_transfer(stream, (struct transfer){.to = pointer, .value = value, .bytes = bytes}, wait, false);
-}
-
-cudaError_t cudaMemset(void *devPtr, int value, size_t count) {
-  ENTER(cudaMemset);
-  cudaError_t error = synchronous_allowed();
-  RETURN(error == cudaSuccess ? set(devPtr, value, count, cudaStreamLegacy, true) : error);
-}
-
-cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream) {
-  ENTER(cudaMemsetAsync);
-  RETURN(set(devPtr, value, count, stream, false));
 }

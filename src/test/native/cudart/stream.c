@@ -1,9 +1,11 @@
 /*
  * Streams: each has a queue and a thread, so that enqueued work runs asynchronously.
  *
- * The worker starts with the first work item and ends when the stream is destroyed and drained; it never spins. The
- * legacy stream of a device is ordered with the device's blocking streams, in both directions, by completions enqueued
- * under one lock: enqueueing has a total order, so waits cannot form a cycle.
+ * The worker starts with the first work item and ends when the stream is destroyed and drained. It polls, with pauses,
+ * only for kernels and for values in memory. Records and waits that nothing can delay need no work item.
+ *
+ * The legacy stream of a device is ordered with the device's blocking streams, in both directions, by completions
+ * enqueued under one lock: enqueueing has a total order, so waits cannot form a cycle.
  */
 #include "cudart.h"
 
@@ -19,8 +21,6 @@ STANDIN_SITE(cudaStreamGetFlags)
 STANDIN_SITE(cudaStreamGetPriority)
 STANDIN_SITE(cudaStreamGetDevice)
 STANDIN_SITE(cudaStreamGetId)
-STANDIN_SITE(cudaStreamAddCallback)
-STANDIN_SITE(cudaLaunchHostFunc)
 STANDIN_SITE(cudaDeviceSynchronize)
 STANDIN_SITE(cudaDeviceReset)
 
@@ -35,44 +35,9 @@ static stream_t *streams;
 static stream_t *legacy_streams[MAX_DEVICES];
 static _Atomic unsigned long long last_id;
 
-/* The error of this worker's stream, for work that runs even on a failed stream. */
-static _Thread_local cudaError_t stream_error;
+_Thread_local cudaError_t stream_error;
 
-/* ---- completions ---- */
-
-struct completion *completion_new(void) {
-  struct completion *c = calloc(1, sizeof *c);
-  atomic_init(&c->references, 1);
-  pthread_mutex_init(&c->lock, NULL);
-  pthread_cond_init(&c->reached, NULL);
-  return c;
-}
-
-void completion_hold(struct completion *c) { atomic_fetch_add(&c->references, 1); }
-
-void completion_put(struct completion *c) {
-  if (!c || atomic_fetch_sub(&c->references, 1) > 1) return;
-  pthread_mutex_destroy(&c->lock);
-  pthread_cond_destroy(&c->reached);
-  free(c);
-}
-
-void completion_signal(struct completion *c, cudaError_t error) {
-  pthread_mutex_lock(&c->lock);
-  c->done = true;
-  c->error = error;
-  clock_gettime(CLOCK_MONOTONIC, &c->time);
-  pthread_cond_broadcast(&c->reached);
-  pthread_mutex_unlock(&c->lock);
-}
-
-cudaError_t completion_wait(struct completion *c) {
-  pthread_mutex_lock(&c->lock);
-  while (!c->done) pthread_cond_wait(&c->reached, &c->lock);
-  cudaError_t error = c->error;
-  pthread_mutex_unlock(&c->lock);
-  return error;
-}
+/* ---- completions as work ---- */
 
 static cudaError_t signal_start(void *completion) {
   completion_signal(completion, stream_error);
@@ -221,13 +186,37 @@ cudaError_t nccl4j_standin_order(stream_t *earlier, stream_t *later) {
   return error;
 }
 
+/* Whether the stream has work; for a legacy stream, also the blocking streams of the device. Needs streams_lock. */
+static bool pending_with_blocking(stream_t *s) {
+  bool is = pending(s);
+  for (stream_t *b = streams; b && s->legacy && !is; b = b->next)
+    is = b->device == s->device && blocking(b) && pending(b);
+  return is;
+}
+
+bool stream_idle(stream_t *s) {
+  pthread_mutex_lock(&streams_lock);
+  stream_t *legacy = blocking(s) ? legacy_streams[s->device] : NULL;
+  bool idle = !pending_with_blocking(s) && !(legacy && pending(legacy));
+  pthread_mutex_unlock(&streams_lock);
+  pthread_mutex_lock(&s->lock);
+  idle = idle && s->error == cudaSuccess;
+  pthread_mutex_unlock(&s->lock);
+  return idle;
+}
+
 void stream_mark(stream_t *s, struct completion *c) {
+  if (stream_idle(s)) {
+    completion_signal(c, cudaSuccess);
+    return;
+  }
   completion_hold(c);
   cudaError_t error = nccl4j_standin_enqueue(s, &signal_work, c);
   if (error != cudaSuccess) completion_signal(c, error);
 }
 
 cudaError_t stream_wait_for(stream_t *s, struct completion *c) {
+  if (completion_reached(c)) return cudaSuccess;
   completion_hold(c);
   return nccl4j_standin_enqueue(s, &wait_work, c);
 }
@@ -268,6 +257,8 @@ static void stream_destroy(void *object) {
   pthread_mutex_destroy(&s->lock);
   pthread_cond_destroy(&s->more);
   pthread_cond_destroy(&s->progress);
+  free(s->frontier_nodes);
+  free(s->frontier_data);
   free(s);
 }
 
@@ -466,9 +457,7 @@ static cudaError_t stream_query(stream_t *s) {
   if (error == cudaSuccess) error = nccl4j_standin_unsafe();
   if (error != cudaSuccess) return error;
   pthread_mutex_lock(&streams_lock);
-  bool busy = pending(s);
-  for (stream_t *b = streams; b && s->legacy && !busy; b = b->next)
-    busy = b->device == s->device && blocking(b) && pending(b);
+  bool busy = pending_with_blocking(s);
   pthread_mutex_unlock(&streams_lock);
   pthread_mutex_lock(&s->lock);
   error = s->error != cudaSuccess ? s->error : busy ? cudaErrorNotReady : cudaSuccess;
@@ -587,51 +576,4 @@ int nccl4j_standin_fail_stream(cudaStream_t stream, int error) {
   pthread_mutex_unlock(&s->lock);
   object_put(s);
   return 0;
-}
-
-/* ---- host functions ---- */
-
-struct host_call {
-  cudaHostFn_t function;
-  cudaStreamCallback_t callback;
-  cudaStream_t stream;
-  void *data;
-};
-
-static cudaError_t host_call_finish(void *spec) {
-  struct host_call *call = spec;
-  in_host_function = true;
-  if (call->function) call->function(call->data);
-  else call->callback(call->stream, stream_error, call->data);
-  in_host_function = false;
-  return cudaSuccess;
-}
-
-static const struct nccl4j_standin_work host_function_work = {.finish = host_call_finish, .release = free};
-static const struct nccl4j_standin_work callback_work = {
-    .finish = host_call_finish, .release = free, .always = true};
-
-static cudaError_t enqueue_host_call(cudaStream_t stream, const struct nccl4j_standin_work *work,
-                                     struct host_call call) {
-  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) return cudaErrorInvalidResourceHandle;
-  struct host_call *spec = malloc(sizeof *spec);
-  *spec = call;
-  cudaError_t error = nccl4j_standin_enqueue(s, work, spec);
-  object_put(s);
-  return error;
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData) {
-  ENTER(cudaLaunchHostFunc);
-  if (!fn) RETURN(cudaErrorInvalidValue);
-  RETURN(enqueue_host_call(stream, &host_function_work, (struct host_call){.function = fn, .data = userData}));
-}
-
-cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void *userData,
-                                  unsigned int flags) {
-  ENTER(cudaStreamAddCallback);
-  if (!callback || flags != 0) RETURN(cudaErrorInvalidValue);
-  struct host_call call = {.callback = callback, .stream = stream, .data = userData};
-  RETURN(enqueue_host_call(stream, &callback_work, call));
 }

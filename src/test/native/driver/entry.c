@@ -1,0 +1,140 @@
+/*
+ * The table of the driver's functions, and the calls that look in it.
+ *
+ * A function of CUDA that is not emulated is found too, as in a complete driver, but it is a stub that ends the process
+ * with a message that names the function. Without that, libraries would silently take the path for old drivers.
+ */
+#include "driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+STANDIN_SITE(cudaGetDriverEntryPoint)
+STANDIN_SITE(cudaGetDriverEntryPointByVersion)
+
+static struct driver_entry *entries;
+
+/* Only constructors call this, one after the other. */
+void driver_register(struct driver_entry *entry) {
+  entry->next = entries;
+  entries = entry;
+  nccl4j_standin_register(&entry->site);
+}
+
+CUresult driver_enter(struct driver_entry *entry) {
+  int forced;
+  if (nccl4j_standin_enter(&entry->site, &forced)) return (CUresult)forced;
+  if (in_host_function) return CUDA_ERROR_NOT_PERMITTED;
+  return nccl4j_standin_device_count() == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+}
+
+/* The two sets of codes have the same numbers, except for the runtime's own ones. */
+CUresult driver_result(cudaError_t error) {
+  switch (error) {
+    case cudaErrorInvalidConfiguration:
+    case cudaErrorInvalidPitchValue:
+    case cudaErrorInvalidSymbol:
+    case cudaErrorInvalidHostPointer:
+    case cudaErrorInvalidDevicePointer:
+    case cudaErrorInvalidMemcpyDirection: return CUDA_ERROR_INVALID_VALUE;
+    case cudaErrorInsufficientDriver: return CUDA_ERROR_NO_DEVICE;
+    case cudaErrorInvalidDeviceFunction: return CUDA_ERROR_INVALID_HANDLE;
+    default: return (CUresult)error;
+  }
+}
+
+/* ---- stubs for functions that are not emulated ---- */
+
+#define MAX_STUBS 256
+static pthread_mutex_t stubs_lock = PTHREAD_MUTEX_INITIALIZER;
+static char *stub_names[MAX_STUBS];
+
+static void stub_called(int stub) {
+  fprintf(stderr, "nccl4j emulation: %s is not emulated\n", stub_names[stub]);
+  abort();
+}
+
+/* A stub is called with the arguments of the function it stands for, which it ignores. Each one knows its number. */
+#define STUB(n)                                                                                    \
+  static void stub_##n(void) { stub_called(0x##n); }
+#define STUBS16(n)                                                                                 \
+  STUB(n##0) STUB(n##1) STUB(n##2) STUB(n##3) STUB(n##4) STUB(n##5) STUB(n##6) STUB(n##7)          \
+  STUB(n##8) STUB(n##9) STUB(n##a) STUB(n##b) STUB(n##c) STUB(n##d) STUB(n##e) STUB(n##f)
+#define EACH_OF_16(M)                                                                              \
+  M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7) M(8) M(9) M(a) M(b) M(c) M(d) M(e) M(f)
+EACH_OF_16(STUBS16)
+
+#define ADDRESSES16(n)                                                                             \
+  stub_##n##0, stub_##n##1, stub_##n##2, stub_##n##3, stub_##n##4, stub_##n##5, stub_##n##6,       \
+  stub_##n##7, stub_##n##8, stub_##n##9, stub_##n##a, stub_##n##b, stub_##n##c, stub_##n##d,       \
+  stub_##n##e, stub_##n##f,
+static void (*const stubs[MAX_STUBS])(void) = {EACH_OF_16(ADDRESSES16)};
+
+static void *stub_for(const char *name) {
+  pthread_mutex_lock(&stubs_lock);
+  int stub = 0;
+  while (stub < MAX_STUBS && stub_names[stub] && strcmp(stub_names[stub], name) != 0) stub++;
+  if (stub < MAX_STUBS && !stub_names[stub]) stub_names[stub] = strdup(name);
+  pthread_mutex_unlock(&stubs_lock);
+  if (stub < MAX_STUBS) return (void *)stubs[stub];
+  fprintf(stderr, "nccl4j emulation: more than %d functions that are not emulated were asked for, now %s\n", MAX_STUBS,
+          name);
+  abort();
+}
+
+/* ---- look-up ---- */
+
+/* Finds the newest signature that is not newer than `version`. */
+static CUdriverProcAddressQueryResult look_up(const char *name, unsigned int version, void **function) {
+  struct driver_entry *best = NULL;
+  bool known = false;
+  for (struct driver_entry *e = entries; e; e = e->next) {
+    if (strcmp(e->site.name, name) != 0) continue;
+    known = true;
+    if (e->version <= version && (!best || best->version < e->version)) best = e;
+  }
+  if (!known && strncmp(name, "cu", 2) == 0) *function = stub_for(name);
+  else *function = best ? best->function : NULL;
+  if (*function) return CU_GET_PROC_ADDRESS_SUCCESS;
+  return known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+}
+
+static void refuse_per_thread(uint64_t flags) {
+  if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) == 0) return;
+  fprintf(stderr, "nccl4j emulation: driver functions for the per-thread default stream are not emulated\n");
+  abort();
+}
+
+DRIVER_ENTRY(cuGetProcAddress, 12000)
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+                          CUdriverProcAddressQueryResult *symbolStatus) {
+  DRIVER_ENTER(cuGetProcAddress);
+  if (!symbol || !pfn) return CUDA_ERROR_INVALID_VALUE;
+  refuse_per_thread(flags);
+  CUdriverProcAddressQueryResult result = look_up(symbol, (unsigned int)cudaVersion, pfn);
+  if (symbolStatus) *symbolStatus = result;
+  return CUDA_SUCCESS; /* also for a function that does not exist, which is then NULL */
+}
+
+static cudaError_t entry_point(const char *symbol, void **function, unsigned int version, unsigned long long flags,
+                               enum cudaDriverEntryPointQueryResult *status) {
+  if (!symbol || !function) return cudaErrorInvalidValue;
+  refuse_per_thread(flags);
+  CUdriverProcAddressQueryResult result = look_up(symbol, version, function);
+  if (status) *status = (enum cudaDriverEntryPointQueryResult)result; /* the two enumerations have the same values */
+  return cudaSuccess; /* also for a function that does not exist, which is then NULL */
+}
+
+cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned long long flags,
+                                    enum cudaDriverEntryPointQueryResult *driverStatus) {
+  ENTER(cudaGetDriverEntryPoint);
+  RETURN(entry_point(symbol, funcPtr, CUDART_VERSION, flags, driverStatus));
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr, unsigned int cudaVersion,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *driverStatus) {
+  ENTER(cudaGetDriverEntryPointByVersion);
+  RETURN(entry_point(symbol, funcPtr, cudaVersion, flags, driverStatus));
+}

@@ -1,0 +1,30 @@
+/* Fibers: flows of control of one thread, each with a stack, that wait for conditions. */
+#ifndef NCCL4J_STANDIN_FIBER_H
+#define NCCL4J_STANDIN_FIBER_H
+
+#include <stdbool.h>
+
+struct fiber;
+struct fibers; /* those of one kernel; one thread at a time uses them */
+
+struct fibers *fibers_new(void);
+
+/* Frees all fibers, also those that have not ended; what they hold on their stacks is abandoned. */
+void fibers_free(struct fibers *fibers);
+
+/* Adds a fiber that will run `run(argument)`. Also called from inside a fiber. */
+struct fiber *fibers_add(struct fibers *fibers, void (*run)(struct fiber *self, void *argument), void *argument);
+
+/* Runs all fibers until each waits or has ended. Returns whether any of them ran. */
+bool fibers_run(struct fibers *fibers);
+
+/* Whether all fibers have ended. */
+bool fibers_ended(const struct fibers *fibers);
+
+/* Waits until the condition is true; called by the fiber itself. The condition is also evaluated outside the fiber. */
+void fiber_wait(struct fiber *self, bool (*condition)(void *state), void *state);
+
+/* Waits until the other fiber has ended. */
+void fiber_join(struct fiber *self, struct fiber *other);
+
+#endif

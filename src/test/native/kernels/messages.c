@@ -1,0 +1,127 @@
+/* Sends and receives, and the broadcasts of a group that together gather blocks of any size. */
+#include "primitives.h"
+
+#include <string.h>
+
+#define MESSAGE_CONNECTION 1
+#define MAX_WORKS 16 /* messages in each direction that a block executes at once */
+#define LARGE_CHUNK (INT64_C(1) << 30) /* with registered buffers between GPUs on NVLink only */
+
+/* ---- sends and receives ---- */
+
+/* One direction of a work, as one channel executes it. */
+struct message {
+  struct block *block;
+  const void *work;
+  bool send;
+  size_t begin, end; /* the channel's bytes */
+};
+
+static void run_message(struct fiber *self, void *argument) {
+  const struct message *m = argument;
+  const struct release *r = m->block->launch->release;
+  const char *communicator = m->block->launch->communicator;
+  bool registered = get_int(m->work, m->send ? r->message.send_registered : r->message.receive_registered) != 0;
+  bool large = registered && get_int(communicator, r->communicator.all_nvlink) != 0;
+  int peer = get_int(m->work, m->send ? r->message.send_rank : r->message.receive_rank);
+  struct function function = m->block->batch.function;
+  function.protocol = get_int(m->work, m->send ? r->message.send_ll : r->message.receive_ll) ? LL : SIMPLE;
+  char *address = get_pointer(m->work, m->send ? r->message.send : r->message.receive);
+  struct primitives_options options = {
+      .input = m->send ? address + m->begin : NULL,
+      .output = m->send ? NULL : address + m->begin,
+      .slices = 1,
+      .steps = 1,
+      .connection = MESSAGE_CONNECTION,
+      .message = m->work,
+      .step_bytes = large ? LARGE_CHUNK : get(communicator, r->communicator.message_chunk),
+  };
+  struct primitives p;
+  primitives_open(&p, m->block, self, &function, &peer, m->send ? 0 : 1, &peer, m->send ? 1 : 0, &options);
+  ptrdiff_t bytes = (ptrdiff_t)(m->end - m->begin), done = 0;
+  ptrdiff_t chunk = large ? LARGE_CHUNK : (ptrdiff_t)message_chunk(m->block, m->work, m->send);
+  do { /* an empty message takes one step, too */
+    ptrdiff_t count = chunk < bytes - done ? chunk : bytes - done;
+    primitives_run(&p, &(struct transfer){.receive = !m->send,
+                                          .send = m->send,
+                                          .from = m->send ? INPUT : NOWHERE,
+                                          .to = m->send ? NOWHERE : OUTPUT,
+                                          .from_offset = done,
+                                          .to_offset = done,
+                                          .count = count,
+                                          .direct_receive = !m->send,
+                                          .direct_send = m->send});
+    done += count;
+  } while (done < bytes);
+  primitives_close(&p);
+}
+
+static void copy_to_self(const struct message *m, struct fiber *self) {
+  const struct release *r = m->block->launch->release;
+  struct primitives p = {
+      .block = m->block,
+      .self = self,
+      .element = 1,
+      .input = get_pointer(m->work, r->message.send),
+      .output = get_pointer(m->work, r->message.receive),
+  };
+  ptrdiff_t count = (ptrdiff_t)(m->end - m->begin);
+  char *from = operand(&p, INPUT, (ptrdiff_t)m->begin, count), *to = operand(&p, OUTPUT, (ptrdiff_t)m->begin, count);
+  if (count > 0 && from != to) memmove(to, from, (size_t)count);
+}
+
+/* On a GPU each message has warps of its own, here each has a fiber. */
+void messages_run(struct block *block, struct fiber *self) {
+  const struct release *r = block->launch->release;
+  struct message messages[2 * MAX_WORKS];
+  struct fiber *fibers[2 * MAX_WORKS];
+  int count = 0;
+  if (block->batch.count > MAX_WORKS) launch_refuse(block->launch, "it has too many messages at once");
+  for (int i = 0; i < block->batch.count; i++) {
+    const void *work = batch_work(&block->batch, i);
+    bool to_self = get_int(work, r->message.send_rank) == block->launch->rank;
+    for (int send = 1; send >= 0; send--) {
+      struct message *m = &messages[count];
+      *m = (struct message){.block = block, .work = work, .send = send != 0};
+      if (!message_part(block, work, m->send, &m->begin, &m->end)) continue;
+      if (!to_self) fibers[count++] = fibers_add(block->launch->fibers, run_message, m);
+      else if (m->send) copy_to_self(m, self);
+    }
+  }
+  for (int i = 0; i < count; i++) fiber_join(self, fibers[i]);
+}
+
+/* ---- broadcasts of a group ---- */
+
+/* Takes a chunk of each broadcast in turn, until all are done. The work's own counters are those of the loop. */
+void broadcasts_run(struct block *block, struct fiber *self) {
+  const struct release *r = block->launch->release;
+  int previous = get_int(block->channel, r->channel.previous), next = get_int(block->channel, r->channel.next);
+  struct primitives p;
+  primitives_open(&p, block, self, &block->batch.function, &previous, 1, &next, 1,
+                  &(struct primitives_options){.slices = 1, .steps = 1});
+  for (bool left = true; left;) {
+    left = false;
+    for (int i = 0; i < block->batch.count; i++) {
+      const void *work = batch_work(&block->batch, i);
+      uint64_t *bytes = address_of(work, r->broadcast.bytes), *done = address_of(work, r->broadcast.done);
+      uint64_t chunk = get(work, r->broadcast.chunk), count = chunk < *bytes ? chunk : *bytes;
+      if (count == 0) continue;
+      int depth = get_int(work, r->broadcast.depth); /* this rank's distance from the root */
+      p.input = get_pointer(work, r->broadcast.send);
+      p.output = get_pointer(work, r->broadcast.receive);
+      bool root = depth == 0, last = depth == block->launch->ranks - 1;
+      primitives_run(&p, &(struct transfer){.receive = !root,
+                                            .send = root || !last,
+                                            .from = root ? INPUT : NOWHERE,
+                                            .to = root && p.input == p.output ? NOWHERE : OUTPUT,
+                                            .from_offset = (ptrdiff_t)*done,
+                                            .to_offset = (ptrdiff_t)*done,
+                                            .count = (ptrdiff_t)count});
+      *bytes -= count;
+      *done += count;
+      left = left || *bytes > 0;
+    }
+  }
+  primitives_close(&p);
+}

@@ -1,0 +1,498 @@
+/* Tests of captures and graphs; see README.md. */
+#include "standin.h"
+
+#include "kernels/kernel.h"
+
+#include <cuda.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SAME(expected, call)                                                                       \
+  do {                                                                                             \
+    long long expected_ = (long long)(expected), found_ = (long long)(call);                       \
+    if (expected_ != found_) {                                                                     \
+      fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #call, found_, expected_); \
+      exit(1);                                                                                     \
+    }                                                                                              \
+  } while (0)
+#define OK(call) SAME(0, call)
+#define CHECK(condition) SAME(1, (condition) != 0)
+
+static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); }
+
+static cudaStream_t stream_new(void) {
+  cudaStream_t stream;
+  OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
+}
+
+static cudaEvent_t event_new(void) {
+  cudaEvent_t event;
+  OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return event;
+}
+
+/* Makes `later` wait for `earlier`. */
+static void order(cudaStream_t earlier, cudaStream_t later) {
+  cudaEvent_t event = event_new();
+  OK(cudaEventRecord(event, earlier));
+  OK(cudaStreamWaitEvent(later, event, 0));
+  OK(cudaEventDestroy(event));
+}
+
+/* ---- work ---- */
+
+/* Kernels and host functions that come here end when `expected` of them have come. */
+struct meeting {
+  atomic_int arrived;
+  int expected;
+};
+
+__attribute__((visibility("default"), noipa)) void nccl4j_test_meet(void) {}
+
+static bool meet(const void *arguments, size_t bytes, int *step) {
+  struct meeting *m;
+  SAME(sizeof m, bytes);
+  memcpy(&m, arguments, sizeof m);
+  if (*step == 0) {
+    *step = 1;
+    atomic_fetch_add(&m->arrived, 1);
+  }
+  return atomic_load(&m->arrived) >= m->expected;
+}
+
+static void meet_in(cudaStream_t stream, struct meeting *m, cudaEvent_t begun) {
+  void *parameters[] = {&m};
+  cudaLaunchAttribute attribute = {
+      .id = cudaLaunchAttributeLaunchCompletionEvent, .val.launchCompletionEvent = {.event = begun}};
+  cudaLaunchConfig_t config = {.gridDim = {1, 1, 1}, .blockDim = {32, 1, 1}, .stream = stream, .attrs = &attribute,
+                               .numAttrs = begun ? 1 : 0};
+  OK(cudaLaunchKernelExC(&config, (const void *)nccl4j_test_meet, parameters));
+}
+
+static atomic_int inside, most_inside, calls;
+
+static void count_calls(void *nothing) {
+  (void)nothing;
+  int now = atomic_fetch_add(&inside, 1) + 1, most = atomic_load(&most_inside);
+  while (now > most && !atomic_compare_exchange_weak(&most_inside, &most, now)) {}
+  nap();
+  atomic_fetch_add(&calls, 1);
+  atomic_fetch_sub(&inside, 1);
+}
+
+/* Appends a digit to a number, so that the number shows the order. */
+struct digit {
+  atomic_int *number;
+  int digit;
+};
+
+static void append_digit(void *argument) {
+  const struct digit *d = argument;
+  atomic_store(d->number, 10 * atomic_load(d->number) + d->digit);
+}
+
+static void wait_for_gate(void *gate) {
+  while (!atomic_load((atomic_bool *)gate)) nap();
+}
+
+static cudaGraphExec_t instantiate(cudaGraph_t graph) {
+  cudaGraphExec_t exec;
+  OK(cudaGraphInstantiate(&exec, graph, 0));
+  return exec;
+}
+
+static cudaGraphExec_t end_capture(cudaStream_t stream) {
+  cudaGraph_t graph;
+  OK(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t exec = instantiate(graph);
+  OK(cudaGraphDestroy(graph));
+  return exec;
+}
+
+static void begin_capture(cudaStream_t stream) { OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)); }
+
+/* ---- execution ---- */
+
+/* Kernels in three branches wait for each other, at every launch. */
+static void branches(void) {
+  static struct meeting m = {.expected = 3};
+  cudaStream_t origin = stream_new(), forks[] = {stream_new(), stream_new()};
+  begin_capture(origin);
+  for (int i = 0; i < 2; i++) {
+    order(origin, forks[i]);
+    meet_in(forks[i], &m, NULL);
+  }
+  meet_in(origin, &m, NULL);
+  for (int i = 0; i < 2; i++) order(forks[i], origin);
+  cudaGraphExec_t exec = end_capture(origin);
+  for (int i = 1; i <= 3; i++) {
+    m.expected = 3 * i;
+    OK(cudaGraphLaunch(exec, origin));
+    OK(cudaStreamSynchronize(origin));
+    SAME(3 * i, atomic_load(&m.arrived));
+  }
+  OK(cudaGraphExecDestroy(exec));
+  for (int i = 0; i < 2; i++) OK(cudaStreamDestroy(forks[i]));
+  OK(cudaStreamDestroy(origin));
+}
+
+/* A launch waits for earlier work of its stream, later work waits for the launch, and so do other launches. */
+static void order_of_launches(void) {
+  static atomic_int number;
+  static atomic_bool gate;
+  static struct digit digits[] = {{&number, 1}, {&number, 2}, {&number, 3}};
+  cudaStream_t stream = stream_new(), other = stream_new();
+  begin_capture(stream);
+  OK(cudaLaunchHostFunc(stream, append_digit, &digits[1]));
+  cudaGraphExec_t exec = end_capture(stream);
+  OK(cudaLaunchHostFunc(stream, wait_for_gate, &gate));
+  OK(cudaLaunchHostFunc(stream, append_digit, &digits[0]));
+  OK(cudaGraphLaunch(exec, stream));
+  OK(cudaLaunchHostFunc(stream, append_digit, &digits[2]));
+  nap();
+  SAME(0, atomic_load(&number));
+  atomic_store(&gate, true);
+  OK(cudaStreamSynchronize(stream));
+  SAME(123, atomic_load(&number));
+  OK(cudaGraphExecDestroy(exec));
+
+  begin_capture(stream);
+  OK(cudaLaunchHostFunc(stream, count_calls, NULL));
+  exec = end_capture(stream);
+  for (int i = 0; i < 3; i++) {
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaGraphLaunch(exec, other));
+  }
+  OK(cudaGraphExecDestroy(exec)); /* the launches go on */
+  OK(cudaStreamSynchronize(stream));
+  OK(cudaStreamSynchronize(other));
+  SAME(6, atomic_load(&calls));
+  SAME(1, atomic_load(&most_inside));
+  OK(cudaStreamDestroy(stream));
+  OK(cudaStreamDestroy(other));
+}
+
+/* A graph built by hand: 1 before 2 before 3, in spite of the order in which the nodes were added. */
+static void building(void) {
+  static atomic_int number;
+  static struct digit digits[] = {{&number, 1}, {&number, 2}, {&number, 3}};
+  static struct meeting m = {.expected = 1};
+  cudaGraph_t graph;
+  cudaGraphNode_t nodes[3], kernel, empty;
+  cudaStream_t stream = stream_new();
+  OK(cudaGraphCreate(&graph, 0));
+  for (int i = 2; i >= 0; i--) {
+    struct cudaHostNodeParams host = {append_digit, &digits[i]};
+    OK(cudaGraphAddHostNode(&nodes[i], graph, NULL, 0, &host));
+  }
+  OK(cudaGraphAddDependencies(graph, &nodes[0], &nodes[1], NULL, 2));
+  SAME(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, &nodes[0], &nodes[1], NULL, 1));
+  struct meeting *at = &m;
+  void *parameters[] = {&at};
+  struct cudaKernelNodeParams launch = {
+      .func = (void *)nccl4j_test_meet, .gridDim = {1, 1, 1}, .blockDim = {32, 1, 1}, .kernelParams = parameters};
+  OK(cudaGraphAddKernelNode(&kernel, graph, &nodes[2], 1, &launch));
+  enum cudaGraphNodeType type;
+  OK(cudaGraphNodeGetType(kernel, &type));
+  SAME(cudaGraphNodeTypeKernel, type);
+  size_t edges;
+  OK(cudaGraphGetEdges(graph, NULL, NULL, NULL, &edges));
+  SAME(3, edges);
+  cudaGraphExec_t exec = instantiate(graph);
+  OK(cudaGraphAddEmptyNode(&empty, graph, &kernel, 1));
+  OK(cudaGraphAddDependencies(graph, &empty, &nodes[0], NULL, 1)); /* a cycle; the executable graph has none */
+  cudaGraphExec_t none;
+  SAME(cudaErrorInvalidValue, cudaGraphInstantiate(&none, graph, 0));
+  OK(cudaGraphLaunch(exec, stream));
+  OK(cudaStreamSynchronize(stream));
+  SAME(123, atomic_load(&number));
+  SAME(1, atomic_load(&m.arrived));
+  OK(cudaGraphExecDestroy(exec));
+  OK(cudaGraphDestroy(graph));
+  SAME(cudaErrorInvalidValue, cudaGraphDestroy(graph));
+  OK(cudaStreamDestroy(stream));
+}
+
+/* ---- events of graphs ---- */
+
+/* A record node makes the event incomplete at the launch; a wait node waits for the record before the launch. */
+static void event_nodes(void) {
+  static atomic_int number;
+  static atomic_bool gates[2];
+  static struct digit digits[] = {{&number, 1}, {&number, 2}};
+  cudaStream_t stream = stream_new(), other = stream_new();
+  cudaEvent_t recorded = event_new(), awaited = event_new();
+  SAME(cudaErrorInvalidValue, cudaEventRecordWithFlags(recorded, stream, cudaEventRecordExternal));
+  SAME(cudaErrorInvalidValue, cudaStreamWaitEvent(stream, awaited, cudaEventWaitExternal));
+  begin_capture(stream);
+  OK(cudaStreamWaitEvent(stream, awaited, cudaEventWaitExternal));
+  OK(cudaLaunchHostFunc(stream, append_digit, &digits[1]));
+  OK(cudaLaunchHostFunc(stream, wait_for_gate, &gates[1]));
+  OK(cudaEventRecordWithFlags(recorded, stream, cudaEventRecordExternal));
+  cudaGraphExec_t exec = end_capture(stream);
+
+  OK(cudaLaunchHostFunc(other, wait_for_gate, &gates[0]));
+  OK(cudaLaunchHostFunc(other, append_digit, &digits[0]));
+  OK(cudaEventRecord(awaited, other));
+  OK(cudaEventQuery(recorded)); /* never recorded */
+  OK(cudaGraphLaunch(exec, stream));
+  SAME(cudaErrorNotReady, cudaEventQuery(recorded));
+  nap();
+  SAME(0, atomic_load(&number));
+  atomic_store(&gates[0], true);
+  while (atomic_load(&number) != 12) nap();
+  SAME(cudaErrorNotReady, cudaEventQuery(recorded));
+  atomic_store(&gates[1], true);
+  OK(cudaEventSynchronize(recorded));
+  OK(cudaStreamSynchronize(stream));
+
+  SAME(0, nccl4j_standin_fail_stream(stream, cudaErrorLaunchFailure)); /* a skipped launch completes the event too */
+  OK(cudaGraphLaunch(exec, stream));
+  SAME(cudaErrorLaunchFailure, cudaEventSynchronize(recorded));
+  SAME(12, atomic_load(&number));
+  OK(cudaGraphExecDestroy(exec));
+  OK(cudaStreamDestroy(stream));
+  OK(cudaStreamDestroy(other));
+  OK(cudaEventDestroy(recorded));
+  OK(cudaEventDestroy(awaited));
+}
+
+/* The event of a launch, captured, is an edge on the kernel's beginning: both kernels must run at once. */
+static void edges_on_beginnings(void) {
+  static struct meeting m = {.expected = 2};
+  cudaStream_t origin = stream_new(), fork = stream_new();
+  cudaEvent_t begun = event_new();
+  enum cudaStreamCaptureStatus status;
+  const cudaGraphNode_t *nodes;
+  const cudaGraphEdgeData *data;
+  size_t count;
+  begin_capture(origin);
+  meet_in(origin, &m, begun);
+  OK(cudaStreamWaitEvent(fork, begun, 0));
+  SAME(cudaErrorLossyQuery, cudaStreamGetCaptureInfo(fork, &status, NULL, NULL, &nodes, NULL, &count));
+  OK(cudaStreamGetCaptureInfo(fork, &status, NULL, NULL, &nodes, &data, &count));
+  SAME(1, count);
+  SAME(cudaGraphKernelNodePortLaunchCompletion, data[0].from_port);
+  OK(cudaStreamGetCaptureInfo(origin, &status, NULL, NULL, &nodes, NULL, &count));
+  SAME(1, count);
+  meet_in(fork, &m, NULL);
+  order(fork, origin);
+  cudaGraphExec_t exec = end_capture(origin);
+  OK(cudaGraphLaunch(exec, origin));
+  OK(cudaStreamSynchronize(origin));
+  SAME(2, atomic_load(&m.arrived));
+  OK(cudaGraphExecDestroy(exec));
+  OK(cudaStreamDestroy(origin));
+  OK(cudaStreamDestroy(fork));
+  OK(cudaEventDestroy(begun));
+}
+
+/* ---- captures ---- */
+
+/* NCCL orders its launches by streams of its own, which it forks into a capture without dependencies, and by event
+ * nodes that it adds to the graph itself and never joins. */
+static void streams_of_a_library(void) {
+  static atomic_int number;
+  static struct digit digits[] = {{&number, 1}, {&number, 2}};
+  cudaStream_t user = stream_new(), own = stream_new(), temporary = stream_new();
+  cudaEvent_t serial = event_new(), finished = event_new();
+  enum cudaStreamCaptureStatus status;
+  unsigned long long id, same_id;
+  cudaGraph_t graph, captured;
+  const cudaGraphNode_t *nodes;
+  size_t count;
+  OK(cudaStreamGetCaptureInfo(user, &status, &id, &graph, NULL, NULL, NULL));
+  SAME(cudaStreamCaptureStatusNone, status);
+  SAME(cudaErrorIllegalState, cudaStreamUpdateCaptureDependencies(user, NULL, NULL, 0, 0));
+
+  begin_capture(user);
+  OK(cudaLaunchHostFunc(user, append_digit, &digits[0]));
+  OK(cudaStreamGetCaptureInfo(user, &status, &id, &graph, NULL, NULL, NULL));
+  SAME(cudaStreamCaptureStatusActive, status);
+  SAME(cudaErrorInvalidValue, cudaGraphDestroy(graph));
+  order(user, own);
+  OK(cudaStreamGetCaptureInfo(own, &status, &same_id, NULL, &nodes, NULL, &count));
+  SAME(id, same_id);
+  SAME(1, count);
+  OK(cudaStreamUpdateCaptureDependencies(own, NULL, NULL, 0, cudaStreamSetCaptureDependencies));
+  OK(cudaStreamGetCaptureInfo(own, &status, NULL, NULL, &nodes, NULL, &count));
+  SAME(0, count);
+  OK(cudaStreamWaitEvent(own, serial, cudaEventWaitExternal));
+  order(own, user);
+  OK(cudaStreamGetCaptureInfo(user, &status, NULL, NULL, NULL, NULL, &count));
+  SAME(2, count);
+  OK(cudaLaunchHostFunc(user, append_digit, &digits[1]));
+
+  OK(cudaEventRecord(finished, user));
+  OK(cudaStreamWaitEvent(temporary, finished, 0));
+  OK(cudaStreamGetCaptureInfo(temporary, &status, NULL, NULL, &nodes, NULL, &count));
+  OK(cudaStreamUpdateCaptureDependencies(own, (cudaGraphNode_t *)nodes, NULL, count, cudaStreamSetCaptureDependencies));
+  OK(cudaStreamDestroy(temporary));
+
+  cudaGraphNode_t record;
+  OK(cudaGraphAddEventRecordNode(&record, graph, NULL, 0, serial));
+  OK(cudaStreamGetCaptureInfo(own, &status, NULL, NULL, &nodes, NULL, &count));
+  SAME(1, count);
+  OK(cudaGraphAddDependencies(graph, nodes, &record, NULL, 1));
+  OK(cudaStreamUpdateCaptureDependencies(own, &record, NULL, 1, cudaStreamSetCaptureDependencies));
+  OK(cudaStreamEndCapture(user, &captured));
+  SAME((uintptr_t)graph, (uintptr_t)captured);
+  OK(cudaStreamIsCapturing(own, &status));
+  SAME(cudaStreamCaptureStatusNone, status);
+  OK(cudaGraphGetNodes(captured, NULL, &count));
+  SAME(4, count);
+
+  cudaGraphExec_t exec = instantiate(captured);
+  OK(cudaGraphDestroy(captured));
+  for (int i = 0; i < 2; i++) OK(cudaGraphLaunch(exec, user));
+  OK(cudaStreamWaitEvent(own, serial, 0));
+  OK(cudaStreamSynchronize(own));
+  SAME(1212, atomic_load(&number));
+  OK(cudaStreamSynchronize(user));
+  OK(cudaGraphExecDestroy(exec));
+  OK(cudaStreamDestroy(user));
+  OK(cudaStreamDestroy(own));
+  OK(cudaEventDestroy(serial));
+  OK(cudaEventDestroy(finished));
+}
+
+static void refused_captures(void) {
+  static struct meeting m = {.expected = 1};
+  cudaStream_t origin = stream_new(), fork = stream_new(), blocking;
+  cudaEvent_t outside = event_new(), never_recorded = event_new();
+  enum cudaStreamCaptureStatus status;
+  cudaGraph_t graph;
+  OK(cudaStreamCreate(&blocking));
+  begin_capture(origin);
+  order(origin, fork);
+  meet_in(fork, &m, NULL);
+  SAME(cudaErrorStreamCaptureUnjoined, cudaStreamEndCapture(origin, &graph));
+  begin_capture(origin);
+  order(origin, fork);
+  meet_in(fork, &m, NULL);
+  OK(cudaStreamDestroy(fork)); /* what it leaves behind is not joined */
+  SAME(cudaErrorStreamCaptureUnjoined, cudaStreamEndCapture(origin, &graph));
+  OK(cudaEventRecord(outside, origin));
+  begin_capture(origin);
+  OK(cudaStreamWaitEvent(origin, never_recorded, 0)); /* depends on nothing */
+  SAME(cudaErrorStreamCaptureIsolation, cudaStreamWaitEvent(origin, outside, 0));
+  OK(cudaStreamIsCapturing(origin, &status));
+  SAME(cudaStreamCaptureStatusInvalidated, status);
+  SAME(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(origin, &graph));
+  begin_capture(blocking);
+  SAME(cudaErrorStreamCaptureImplicit, cudaStreamIsCapturing(NULL, &status));
+  OK(cudaStreamIsCapturing(blocking, &status)); /* a question does not invalidate */
+  SAME(cudaStreamCaptureStatusActive, status);
+  OK(cudaStreamEndCapture(blocking, &graph));
+  OK(cudaGraphDestroy(graph));
+  begin_capture(blocking);
+  SAME(cudaErrorStreamCaptureImplicit, cudaEventRecord(never_recorded, NULL)); /* but work does */
+  SAME(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(blocking, &graph));
+  SAME(0, nccl4j_standin_live("graph"));
+  SAME(0, atomic_load(&m.arrived));
+  OK(cudaStreamDestroy(origin));
+  OK(cudaStreamDestroy(blocking));
+  OK(cudaEventDestroy(outside));
+  OK(cudaEventDestroy(never_recorded));
+}
+
+/* A launch in a capture is a child graph; stream memory operations are nodes. */
+static void nested_graphs(void) {
+  CUresult (*write32)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+  static atomic_int number;
+  static struct digit digits[] = {{&number, 1}, {&number, 2}};
+  uint32_t *word;
+  enum cudaDriverEntryPointQueryResult found;
+  OK(cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", (void **)&write32, 11070, cudaEnableDefault, &found));
+  OK(cudaHostAlloc((void **)&word, sizeof *word, cudaHostAllocMapped));
+  cudaStream_t stream = stream_new();
+  begin_capture(stream);
+  OK(cudaLaunchHostFunc(stream, append_digit, &digits[1]));
+  cudaGraphExec_t child = end_capture(stream);
+  begin_capture(stream);
+  OK(cudaLaunchHostFunc(stream, append_digit, &digits[0]));
+  OK(cudaGraphLaunch(child, stream));
+  OK(write32(stream, (CUdeviceptr)word, 77, 0));
+  cudaGraphExec_t parent = end_capture(stream);
+  OK(cudaGraphExecDestroy(child));
+  for (int i = 0; i < 2; i++) {
+    *word = 0;
+    OK(cudaGraphLaunch(parent, stream));
+    OK(cudaStreamSynchronize(stream));
+    SAME(77, *word);
+  }
+  SAME(1212, atomic_load(&number));
+  OK(cudaGraphExecDestroy(parent));
+  OK(cudaFreeHost(word));
+  OK(cudaStreamDestroy(stream));
+}
+
+/* ---- user objects ---- */
+
+static atomic_int destroyed;
+
+static void destroy(void *error) {
+  *(cudaError_t *)error = cudaGetLastError() == cudaSuccess ? cudaMalloc((void **)&error, 16) : cudaErrorUnknown;
+  atomic_fetch_add(&destroyed, 1);
+}
+
+static void user_objects(void) {
+  static cudaError_t inside_destructor;
+  static atomic_bool gate;
+  cudaUserObject_t object;
+  cudaGraph_t graph;
+  cudaStream_t stream = stream_new();
+  enum cudaStreamCaptureStatus status;
+  SAME(cudaErrorInvalidValue, cudaUserObjectCreate(&object, NULL, destroy, 1, 0));
+  OK(cudaUserObjectCreate(&object, &inside_destructor, destroy, 2, cudaUserObjectNoDestructorSync));
+  begin_capture(stream);
+  OK(cudaLaunchHostFunc(stream, wait_for_gate, &gate));
+  OK(cudaStreamGetCaptureInfo(stream, &status, NULL, &graph, NULL, NULL, NULL));
+  OK(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
+  OK(cudaGraphRetainUserObject(graph, object, 1, 0));
+  OK(cudaGraphReleaseUserObject(graph, object, 1));
+  SAME(cudaErrorInvalidValue, cudaGraphReleaseUserObject(graph, object, 2));
+  OK(cudaUserObjectRelease(object, 1)); /* the graph has the only reference now */
+  cudaGraphExec_t exec = end_capture(stream);
+  OK(cudaGraphLaunch(exec, stream));
+  OK(cudaGraphExecDestroy(exec));
+  nap();
+  SAME(0, atomic_load(&destroyed)); /* the launch runs still */
+  SAME(1, nccl4j_standin_live("user object"));
+  atomic_store(&gate, true);
+  OK(cudaStreamSynchronize(stream));
+  while (atomic_load(&destroyed) == 0) nap();
+  SAME(1, atomic_load(&destroyed));
+  SAME(cudaErrorNotPermitted, inside_destructor);
+  SAME(cudaErrorInvalidValue, cudaUserObjectRelease(object, 1));
+  SAME(0, nccl4j_standin_live("user object"));
+
+  OK(cudaUserObjectCreate(&object, &inside_destructor, destroy, 1, cudaUserObjectNoDestructorSync));
+  begin_capture(stream);
+  OK(cudaStreamGetCaptureInfo(stream, &status, NULL, &graph, NULL, NULL, NULL));
+  OK(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
+  SAME(cudaErrorStreamCaptureUnsupported, cudaStreamSynchronize(stream));
+  SAME(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(stream, &graph));
+  while (atomic_load(&destroyed) < 2) nap();
+  OK(cudaStreamDestroy(stream));
+}
+
+int main(void) {
+  nccl4j_standin_kernel("nccl4j_test_meet", meet);
+  branches();
+  order_of_launches();
+  building();
+  event_nodes();
+  edges_on_beginnings();
+  streams_of_a_library();
+  refused_captures();
+  nested_graphs();
+  user_objects();
+  for (const char *const *kind = (const char *const[]){"stream", "event", "graph", "pinned", NULL}; *kind; kind++)
+    SAME(0, nccl4j_standin_live(*kind));
+  printf("selftest_graph: ok\n");
+  return 0;
+}

@@ -1,0 +1,217 @@
+/* Tests of virtual memory; see README.md. */
+#include "selftest.h"
+
+static char *touched;
+static void read_it(void) { _exit(*(volatile char *)touched == 0 ? 0 : 1); }
+static void write_it(void) { *(volatile char *)touched = 1; }
+
+/* Whether a process can do this without ending abnormally. */
+static bool survives(void (*body)(void), CUdeviceptr where) {
+  int status;
+  touched = (char *)(uintptr_t)where;
+  run_child(body, &status);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void virtual_memory(void) {
+  size_t before = free_memory(1), granularity = 0;
+  CUmemAllocationProp properties = on_device(1), found;
+  OK(cu.granularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  CHECK(granularity == GRANULE);
+  CUmemGenericAllocationHandle handle, again;
+  OK(cu.create(&handle, 2 * GRANULE, &properties, 0));
+  CHECK(free_memory(1) == before - 2 * GRANULE && nccl4j_standin_live("physical") == 1);
+  OK(cu.properties(&found, handle));
+  CHECK(found.location.id == 1 && found.requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+
+  CUdeviceptr base;
+  OK(cu.reserve(&base, 8 * GRANULE, 16 * MIB, 0, 0));
+  CHECK(base % (16 * MIB) == 0 && nccl4j_standin_live("reservation") == 1);
+  unsigned int mapped = 77;
+  OK(cu.attribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, base));
+  CHECK(mapped == 0 && cu.range(NULL, NULL, base) == CUDA_ERROR_NOT_FOUND);
+  CHECK(let_use(base, GRANULE, 1) == CUDA_ERROR_INVALID_VALUE); /* nothing is mapped */
+
+  CHECK(cu.map(base + 4096, GRANULE, 0, handle, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cu.map(base, 3 * GRANULE, 0, handle, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cu.map(base + 7 * GRANULE, 2 * GRANULE, 0, handle, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cu.map(base, GRANULE, GRANULE, handle, 0) == CUDA_ERROR_INVALID_VALUE);
+  OK(cu.map(base, 2 * GRANULE, 0, handle, 0));
+  CHECK(cu.map(base + GRANULE, GRANULE, 0, handle, 0) == CUDA_ERROR_INVALID_VALUE); /* already mapped */
+  OK(cu.map(base + 2 * GRANULE, GRANULE, 0, handle, 0));
+  CHECK(nccl4j_standin_live("mapping") == 2);
+
+  volatile char *bytes_at = (char *)(uintptr_t)base; /* volatile: two addresses of the same memory */
+  char *memory = (char *)(uintptr_t)base;
+  CHECK(!nccl4j_standin_reachable(memory, 1) && !survives(read_it, base));
+  CHECK(let_use(base, GRANULE, 1) == CUDA_ERROR_INVALID_VALUE); /* half a mapping */
+  CHECK(let_use(base, 4 * GRANULE, 1) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(let_use(base, 3 * GRANULE, 64) == CUDA_ERROR_INVALID_DEVICE);
+  CUmemAccessDesc no_flags = access_of(CU_MEM_LOCATION_TYPE_DEVICE, 1, (CUmemAccess_flags)2);
+  CHECK(cu.access(base, 3 * GRANULE, &no_flags, 1) == CUDA_ERROR_INVALID_VALUE);
+  CUmemAccessDesc by_host = access_of(CU_MEM_LOCATION_TYPE_HOST_NUMA, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  CHECK(cu.access(base, 2 * GRANULE, &by_host, 1) == CUDA_ERROR_INVALID_VALUE); /* device memory */
+  OK(let_use(base, 3 * GRANULE, 1));
+  CHECK(survives(read_it, base)); /* and it is zero */
+  for (size_t i = 0; i < 2 * GRANULE; i += 4096) CHECK(memory[i] == 0);
+  bytes_at[5] = 42;
+  CHECK(bytes_at[2 * GRANULE + 5] == 42);
+  CHECK(nccl4j_standin_reachable(memory, 3 * GRANULE) && !nccl4j_standin_reachable(memory, 3 * GRANULE + 1));
+  CHECK(nccl4j_standin_memory_device(memory) == 1);
+
+  CUmemAccessDesc reader = access_of(CU_MEM_LOCATION_TYPE_DEVICE, 1, CU_MEM_ACCESS_FLAGS_PROT_READ);
+  OK(cu.access(base + 2 * GRANULE, GRANULE, &reader, 1));
+  CHECK(survives(read_it, base + 2 * GRANULE) && !survives(write_it, base + 2 * GRANULE));
+  OK(let_use(base + 2 * GRANULE, GRANULE, 0)); /* another device */
+  CHECK(survives(write_it, base + 2 * GRANULE));
+  CHECK(nccl4j_standin_usable(memory, 3 * GRANULE, 1) && !nccl4j_standin_usable(memory, 3 * GRANULE, 0));
+  CHECK(nccl4j_standin_usable(memory + 2 * GRANULE, GRANULE, 0));
+
+  size_t bytes;
+  CUdeviceptr start;
+  OK(cu.range(&start, &bytes, base + 3));
+  CHECK(start == base && bytes == 2 * GRANULE);
+  OK(cu.attribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, base + 3));
+  CHECK(bytes == 8 * GRANULE);
+  OK(cu.attribute(&mapped, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, base));
+  CHECK(mapped == 0);
+  unsigned long long types;
+  OK(cu.attribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, base));
+  CHECK(types == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  CHECK(unsigned_attribute(memory, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) == 1);
+
+  /* As NCCL frees: the mapping keeps the allocation, a retained handle has the same value. */
+  OK(cu.release(handle));
+  CHECK(cu.properties(&found, handle) == CUDA_ERROR_INVALID_VALUE);
+  OK(cu.retain(&again, memory + 77));
+  CHECK(again == handle);
+  CHECK(cu.retain(&again, &again) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cu.unreserve(base, 8 * GRANULE) == CUDA_ERROR_INVALID_VALUE); /* still mapped */
+  CHECK(cu.unmap(base, GRANULE) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cu.unmap(base + 64 * GRANULE, GRANULE) == CUDA_ERROR_INVALID_VALUE);
+  OK(cu.unmap(base, 2 * GRANULE));
+  CHECK(nccl4j_standin_live("physical") == 1 && cu.range(NULL, NULL, base) == CUDA_ERROR_NOT_FOUND);
+  CHECK(!survives(read_it, base));
+  OK(cu.release(handle));
+  CHECK(free_memory(1) == before - 2 * GRANULE); /* one mapping is left */
+  OK(cu.unmap(base, 8 * GRANULE));
+  CHECK(free_memory(1) == before && nccl4j_standin_live("physical") == 0);
+  CHECK(cu.release(handle) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cu.unreserve(base, 4 * GRANULE) == CUDA_ERROR_INVALID_VALUE);
+  OK(cu.unreserve(base, 8 * GRANULE));
+  CHECK(cu.unreserve(base, 8 * GRANULE) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(nccl4j_standin_live("mapping") == 0 && nccl4j_standin_live("reservation") == 0);
+}
+
+static void refused_allocations(void) {
+  CUmemGenericAllocationHandle handle;
+  CUmemAllocationProp properties = on_device(0);
+  CHECK(cu.create(&handle, GRANULE + 4096, &properties, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cu.create(&handle, 0, &properties, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cu.create(&handle, free_memory(0) + GRANULE, &properties, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+  properties.location.id = 64;
+  CHECK(cu.create(&handle, GRANULE, &properties, 0) == CUDA_ERROR_INVALID_DEVICE);
+  properties = on_device(0);
+  properties.requestedHandleTypes |= CU_MEM_HANDLE_TYPE_FABRIC;
+  CHECK(cu.create(&handle, GRANULE, &properties, 0) == CUDA_ERROR_NOT_SUPPORTED);
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+  properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+  CHECK(cu.create(&handle, GRANULE, &properties, 0) == CUDA_ERROR_INVALID_VALUE);
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  OK(cu.create(&handle, GRANULE, &properties, 0));
+  int descriptor = -1;
+  CHECK(cu.export(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_ERROR_INVALID_VALUE);
+  OK(cu.release(handle));
+  CHECK(cu.import(&handle, (void *)(intptr_t)STDIN_FILENO, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ==
+        CUDA_ERROR_INVALID_VALUE);
+  CHECK(cu.import(&handle, (void *)(intptr_t)-1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == CUDA_ERROR_INVALID_VALUE);
+  CUdeviceptr base;
+  CHECK(cu.reserve(&base, 100, 0, 0, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cu.reserve(&base, GRANULE, 3 * MIB, 0, 0) == CUDA_ERROR_INVALID_VALUE);
+}
+
+/* As NCCL allocates host memory that other processes share. */
+static void host_memory(void) {
+  size_t granularity = 0;
+  CUmemAllocationProp properties = on_device(0);
+  properties.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+  OK(cu.granularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  CUmemGenericAllocationHandle handle, imported;
+  CUdeviceptr base;
+  int descriptor;
+  OK(cu.create(&handle, granularity, &properties, 0));
+  OK(cu.reserve(&base, granularity, granularity, 0, 0));
+  OK(cu.map(base, granularity, 0, handle, 0));
+  CUmemAccessDesc both[] = {access_of(CU_MEM_LOCATION_TYPE_DEVICE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE),
+                            access_of(CU_MEM_LOCATION_TYPE_HOST_NUMA, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)};
+  OK(cu.access(base, granularity, both, 2));
+  CHECK(survives(write_it, base));
+  CHECK(unsigned_attribute((void *)(uintptr_t)base, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) == CU_MEMORYTYPE_HOST);
+  struct cudaPointerAttributes attributes;
+  OK(cudaPointerGetAttributes(&attributes, (void *)(uintptr_t)base));
+  CHECK(attributes.type == cudaMemoryTypeHost && attributes.devicePointer == (void *)(uintptr_t)base);
+  OK(cu.export(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  OK(cu.import(&imported, (void *)(intptr_t)descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  OK(close(descriptor));
+  CUmemAllocationProp found;
+  OK(cu.properties(&found, imported));
+  CHECK(found.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA);
+  CHECK(nccl4j_standin_live("physical") == 1); /* the same memory */
+  OK(cu.release(imported));
+  OK(cu.unmap(base, granularity));
+  OK(cu.release(handle));
+  OK(cu.unreserve(base, granularity));
+  properties.location.type = CU_MEM_LOCATION_TYPE_HOST;
+  CHECK(cu.create(&handle, granularity, &properties, 0) == CUDA_ERROR_INVALID_VALUE); /* cannot be exported */
+}
+
+/* While work is pending, memory stays in place after it is unmapped, and its range can be mapped again at once. */
+static void hold_stream(void *released) {
+  while (!atomic_load((atomic_bool *)released)) usleep(1000);
+}
+
+static void unmapping_under_work(void) {
+  CUmemAllocationProp properties = on_device(0);
+  CUmemGenericAllocationHandle first, second;
+  CUdeviceptr base, other;
+  OK(cu.create(&first, GRANULE, &properties, 0));
+  OK(cu.create(&second, GRANULE, &properties, 0));
+  OK(cu.reserve(&base, GRANULE, 0, 0, 0));
+  OK(cu.reserve(&other, GRANULE, 0, 0, 0));
+  OK(cu.map(base, GRANULE, 0, first, 0));
+  OK(cu.map(other, GRANULE, 0, first, 0));
+  OK(let_use(base, GRANULE, 0));
+  OK(let_use(other, GRANULE, 0));
+  atomic_bool released = false;
+  cudaStream_t stream;
+  OK(cudaSetDevice(0));
+  OK(cudaStreamCreate(&stream));
+  OK(cudaLaunchHostFunc(stream, hold_stream, &released));
+  OK(cu.unmap(base, GRANULE));
+  OK(cu.unmap(other, GRANULE));
+  CHECK(survives(read_it, base));
+  OK(cu.map(base, GRANULE, 0, second, 0));
+  OK(let_use(base, GRANULE, 0));
+  OK(cu.unreserve(other, GRANULE));
+  CHECK(survives(read_it, other));
+  atomic_store(&released, true);
+  OK(cudaStreamSynchronize(stream));
+  OK(cudaStreamDestroy(stream));
+  for (int i = 0; i < 1000 && nccl4j_standin_live("thread") > 0; i++) usleep(1000);
+  CHECK(survives(read_it, base) && !survives(read_it, other));
+  OK(cu.unmap(base, GRANULE));
+  OK(cu.unreserve(base, GRANULE));
+  OK(cu.release(first));
+  OK(cu.release(second));
+}
+
+int main(void) {
+  find_functions();
+  virtual_memory();
+  refused_allocations();
+  host_memory();
+  unmapping_under_work();
+  nothing_left();
+  printf("selftest_virtual: ok\n");
+  return 0;
+}
