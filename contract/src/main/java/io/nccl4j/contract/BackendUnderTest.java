@@ -3,6 +3,7 @@ package io.nccl4j.contract;
 import io.nccl4j.Backend;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import java.math.BigDecimal;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
@@ -39,6 +40,19 @@ public interface BackendUnderTest {
   /** Returns the configuration of communicators whose test does not specify one. */
   default CommunicatorConfig config() {
     return CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
+  }
+
+  /**
+   * Returns a timeout for calls that are meant to time out; a communicator can be created in it.
+   */
+  default Duration shortTimeout() {
+    return Duration.ofMillis(600);
+  }
+
+  /** Returns the short timeout as messages print it, such as {@code 0.6 s}. */
+  default String shortTimeoutText() {
+    BigDecimal seconds = BigDecimal.valueOf(shortTimeout().toMillis(), 3);
+    return seconds.stripTrailingZeros().toPlainString() + " s";
   }
 
   /** Returns those of the requested rank counts that are possible here. */
