@@ -3,7 +3,6 @@ package io.nccl4j.contract;
 import io.nccl4j.Backend;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
-import java.math.BigDecimal;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
@@ -37,6 +36,11 @@ public interface BackendUnderTest {
     return !type.float8() || reducesFloat8();
   }
 
+  /** Returns whether {@code ranks} ranks can average a type, or multiply it before its sum. */
+  default boolean scales(DataType type, int ranks) {
+    return reduces(type);
+  }
+
   /** Returns the configuration of communicators whose test does not specify one. */
   default CommunicatorConfig config() {
     return CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
@@ -51,8 +55,7 @@ public interface BackendUnderTest {
 
   /** Returns the short timeout as messages print it, such as {@code 0.6 s}. */
   default String shortTimeoutText() {
-    BigDecimal seconds = BigDecimal.valueOf(shortTimeout().toMillis(), 3);
-    return seconds.stripTrailingZeros().toPlainString() + " s";
+    return shortTimeout().toMillis() / 1000.0 + " s";
   }
 
   /** Returns those of the requested rank counts that are possible here. */

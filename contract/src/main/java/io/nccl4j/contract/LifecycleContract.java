@@ -424,7 +424,8 @@ abstract class LifecycleContract {
   void interruptEndsSplitAndIsPreserved() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     Ranks ranks = Ranks.of(underTest(), 2, underTest().config().withBlocking(false));
-    interrupted(() -> ranks.rank(0).comm().split(0, 0));
+    Communicator comm = ranks.rank(0).comm();
+    interrupted(() -> comm.split(0, 0));
     ranks.abort();
     ranks.close();
   }
