@@ -35,6 +35,7 @@
 #define OK(call) SAME(0, call)
 
 #define MAX_RANKS 17
+#define LIMIT_SECONDS 20
 
 /* ---- ranks as threads ---- */
 
@@ -74,6 +75,19 @@ static void on_threads(int ranks, void *(*start)(void *), void (*body)(struct ra
   }
   for (int i = 0; i < ranks; i++) pthread_join(threads[i], NULL);
   pthread_barrier_destroy(&barrier);
+}
+
+/* Waits until a counter has reached a value. */
+#define AWAIT(value, counter)                                                                      \
+  do {                                                                                             \
+    for (int i = 0; i < LIMIT_SECONDS * 1000 && (counter) != (value); i++) usleep(1000);           \
+    SAME(value, counter);                                                                          \
+  } while (0)
+
+/* Waits until another thread is blocked inside the nth call of a function. */
+static void await_blocked(const char *function, int64_t calls) {
+  AWAIT(calls, nccl4j_standin_calls(function));
+  usleep(200000);
 }
 
 /* ---- values ---- */
@@ -446,6 +460,7 @@ static void allocation_waits(void) {
   OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   OK(cudaLaunchHostFunc(stream, block, &open));
   pthread_create(&neighbour, NULL, busy_neighbour, memory);
+  AWAIT(1, atomic_load(&done));
   usleep(50000);
   SAME(1, atomic_load(&done));
   OK(cudaMemsetAsync(memory, 0, 16, stream)); /* other threads can launch meanwhile */
@@ -680,13 +695,18 @@ static void kernel_time(struct rank *r) {
   OK(cudaEventCreate(&end));
   if (r->rank == 0) nccl4j_standin_kernel_time(5000000);
   pthread_barrier_wait(r->barrier);
-  if (r->rank == 1) usleep(20000); /* the first kernel of the others waits for this one */
   OK(cudaEventRecord(start, r->stream));
+  OK(cudaEventSynchronize(start));
+  pthread_barrier_wait(r->barrier);
+  if (r->rank == 1) usleep(20000); /* the first kernel of the others waits for this one */
   for (int i = 0; i < KERNELS; i++) OK(ncclAllReduce(value, value, 1, ncclFloat, ncclSum, r->comm, r->stream));
   OK(cudaEventRecord(end, r->stream));
   OK(cudaStreamSynchronize(r->stream));
   OK(cudaEventElapsedTime(&ms, start, end));
-  CHECK(ms >= KERNELS * 5 + (r->rank == 1 ? 0 : 15));
+  CHECK(ms >= KERNELS * 5 + 20);
+  pthread_barrier_wait(r->barrier);
+  if (r->rank == 0) nccl4j_standin_kernel_time(200000000);
+  pthread_barrier_wait(r->barrier);
   OK(cudaEventRecord(start, r->stream));
   OK(ncclGroupStart()); /* a group is one kernel */
   for (int i = 0; i < KERNELS; i++) OK(ncclAllReduce(value, value, 1, ncclFloat, ncclSum, r->comm, r->stream));
@@ -694,7 +714,7 @@ static void kernel_time(struct rank *r) {
   OK(cudaEventRecord(end, r->stream));
   OK(cudaStreamSynchronize(r->stream));
   OK(cudaEventElapsedTime(&ms, start, end));
-  CHECK(ms >= 5 && ms < KERNELS * 5);
+  CHECK(ms >= 200 && ms < KERNELS * 200);
   pthread_barrier_wait(r->barrier);
   if (r->rank == 0) nccl4j_standin_kernel_time(INT64_C(3600000000000));
   pthread_barrier_wait(r->barrier);
@@ -1114,14 +1134,21 @@ static void *pending_main(void *argument) {
   return NULL;
 }
 
-static void *second_caller(void *argument) {
-  struct rank *r = argument;
+static atomic_int refused_calls;
+
+/* Calls for both threads, and counts the calls that were refused since the other thread was inside. */
+static void call_of_two_threads(struct rank *r) {
   int *value;
-  usleep(10000);
   OK(cudaSetDevice(0));
   OK(cudaMalloc((void **)&value, 4));
-  SAME(ncclInternalError, ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r->comm, r->stream));
+  ncclResult_t result = ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r->comm, r->stream);
+  if (result == ncclInternalError) atomic_fetch_add(&refused_calls, 1);
+  else OK(result);
   OK(cudaFree(value));
+}
+
+static void *second_caller(void *argument) {
+  call_of_two_threads(argument);
   return NULL;
 }
 
@@ -1129,32 +1156,31 @@ static void *second_caller(void *argument) {
 static void two_threads_in_one_communicator(void) {
   struct rank r = {.ranks = 1};
   pthread_t thread;
-  int *value;
   ncclResult_t state;
   OK(cudaSetDevice(0));
   OK(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking));
   OK(ncclGetUniqueId(&r.id));
   OK(ncclCommInitRank(&r.comm, 1, r.id, 0));
-  OK(cudaMalloc((void **)&value, 4));
-  OK(nccl4j_standin_pitfall(13, 1));
+  OK(nccl4j_standin_pitfall(13, LIMIT_SECONDS * 1000));
   pthread_create(&thread, NULL, second_caller, &r);
-  OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r.comm, r.stream));
+  call_of_two_threads(&r);
   pthread_join(thread, NULL);
+  SAME(1, atomic_load(&refused_calls));
   OK(ncclCommGetAsyncError(r.comm, &state));
   SAME(ncclInternalError, state);
   nccl4j_standin_reset();
   OK(ncclCommAbort(r.comm));
-  OK(cudaFree(value));
   OK(cudaStreamDestroy(r.stream));
 }
 
-/* Queries the state while the other thread ends a group. */
+/* Queries the state until it does so while the other thread ends a group. */
 static void *query_state(void *argument) {
   struct rank *r = argument;
-  ncclResult_t state;
-  while (nccl4j_standin_calls("ncclGroupEnd") == 0) usleep(1000);
-  usleep(10000);
-  OK(ncclCommGetAsyncError(r->comm, &state));
+  ncclResult_t state = ncclSuccess;
+  for (int i = 0; i < LIMIT_SECONDS * 1000 && state != ncclInternalError; i++) {
+    OK(ncclCommGetAsyncError(r->comm, &state));
+    usleep(1000);
+  }
   SAME(ncclInternalError, state);
   return NULL;
 }
@@ -1176,7 +1202,7 @@ static void state_query_during_group_end(void) {
   nccl4j_standin_reset();
   OK(ncclGroupStart());
   OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r.comm, r.stream));
-  OK(nccl4j_standin_pitfall(13, 1));
+  OK(nccl4j_standin_pitfall(13, LIMIT_SECONDS * 1000));
   pthread_create(&thread, NULL, query_state, &r);
   ncclResult_t ended = ncclGroupEnd();
   CHECK(ended == ncclSuccess || ended == ncclInProgress);
@@ -1417,8 +1443,9 @@ static void first_operations(void) {
   struct caller callers[2];
   pthread_t thread;
   callers_new(callers);
+  nccl4j_standin_reset();
   OK(pthread_create(&thread, NULL, caller_main, &callers[0]));
-  usleep(50000);
+  await_blocked("ncclAllReduce", 1);
   SAME(-1, atomic_load(&callers[0].result));
   caller_main(&callers[1]);
   OK(pthread_join(thread, NULL));
@@ -1435,8 +1462,9 @@ static void first_operations(void) {
   callers_free(callers);
 
   callers_new(callers);
+  nccl4j_standin_reset();
   OK(pthread_create(&thread, NULL, caller_main, &callers[0]));
-  usleep(50000);
+  await_blocked("ncclAllReduce", 1);
   OK(ncclCommRevoke(callers[0].comm, NCCL_REVOKE_DEFAULT));
   OK(pthread_join(thread, NULL));
   SAME(ncclInternalError, atomic_load(&callers[0].result));
@@ -1452,8 +1480,9 @@ static void abort_during_a_call(void) {
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     if (!freopen("/dev/null", "w", stderr)) _exit(2);
     callers_new(callers);
+    nccl4j_standin_reset();
     pthread_create(&thread, NULL, caller_main, &callers[0]);
-    usleep(50000);
+    await_blocked("ncclAllReduce", 1);
     ncclCommAbort(callers[0].comm);
     _exit(0);
   }
@@ -1495,7 +1524,7 @@ static void nothing_left(int64_t threads) {
     if (left != 0) fprintf(stderr, "live objects of kind %s: ", kinds[k]);
     SAME(0, left);
   }
-  for (int i = 0; i < 1000 && nccl4j_standin_live("thread") > threads; i++) usleep(1000);
+  for (int i = 0; i < LIMIT_SECONDS * 1000 && nccl4j_standin_live("thread") > threads; i++) usleep(1000);
   CHECK(nccl4j_standin_live("thread") <= threads);
 }
 

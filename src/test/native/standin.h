@@ -60,7 +60,8 @@ void nccl4j_standin_reset(void);
 /* Makes collectives, send and receive return success without any work or check, to measure the cost of a call. */
 void nccl4j_standin_set_noop(int on);
 
-/* Switches the emulation of a pitfall of NCCL (see README.md): 3, 4, 8, 13 or 14. Returns 0, or -1 for another number. */
+/* Switches the emulation of a pitfall of NCCL (see README.md): 3, 4, 8, 13 or 14. Returns 0, or -1 for another number.
+ * For 13, `on` above 1 is the milliseconds that a call waits for a second thread. */
 int nccl4j_standin_pitfall(int number, int on);
 
 /* Keeps operations of non-blocking communicators that begin from now on in progress for a time; -1: until abort; 0:

@@ -24,7 +24,7 @@
     }                                                                                                                  \
   } while (0)
 
-#define RANKS_MOST 8
+#define RANKS_MOST 17
 #define CHANNELS_MOST 3
 #define SLOTS 8
 #define STEP_SIMPLE 4096

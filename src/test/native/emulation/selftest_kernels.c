@@ -194,6 +194,27 @@ static void test_collectives(void) {
             });
 }
 
+/* Few elements make the algorithm aggregate many trees, and their pieces share steps. */
+static void test_pat(void) {
+  static const size_t counts[] = {1, 3, 40, 200, 3000, 9001};
+  unsigned seed = 0;
+  for (int ranks = 2; ranks <= RANKS_MOST; ranks++)
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+      for (int scatter = 0; scatter < 2; scatter++, seed++) {
+        struct test t = {.function = a_function(scatter ? REDUCE_SCATTER : ALL_GATHER, PAT, SIMPLE),
+                         .ranks = ranks,
+                         .channels = 1,
+                         .count = counts[i],
+                         .grains = 1 + (int)seed % 8,
+                         .in_place = seed % 3 == 0,
+                         .seed = seed};
+        struct world *w = world_new(ranks, 1);
+        run_on(&t, w);
+        run_on(&t, w);
+        world_free(w);
+      }
+}
+
 /* The same connections serve one collective after the other, whose chunks have other numbers of steps. */
 static void test_steps(void) {
   static const enum operation operations[] = {ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER};
@@ -406,6 +427,7 @@ static void test_threads(void) {
 
 int main(void) {
   test_collectives();
+  test_pat();
   test_steps();
   test_operators();
   test_flags_begin_again();

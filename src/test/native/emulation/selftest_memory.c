@@ -8,10 +8,35 @@ static void call_missing_function(void) {
   missing(7);
 }
 
+static void ask_for_too_many_functions(void) {
+  for (int i = 0; i < 1000; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "cuMissing%d", i);
+    entry(name, 13000);
+  }
+}
+
+static void ask_for_per_thread_functions(void) {
+  void *function;
+  cudaGetDriverEntryPointByVersion("cuMemAllocAsync", &function, 13000, cudaEnablePerThreadDefaultStream, NULL);
+}
+
+static void ask_for_an_unknown_attribute(void) {
+  void *memory;
+  int value;
+  OK(cudaMalloc(&memory, 16));
+  cu.attribute(&value, CU_POINTER_ATTRIBUTE_P2P_TOKENS, address(memory));
+}
+
+/* Whether the process ends with this message. */
+static bool refuses(void (*body)(void), const char *message) {
+  int status;
+  const char *text = run_child(body, &status);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strcmp(text, message) == 0;
+}
+
 static void entry_points(void) {
-  CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *) =
-      (CUresult(*)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))entry("cuGetProcAddress",
-                                                                                                   12000);
+  __typeof__(cuGetProcAddress) *get = entry("cuGetProcAddress", 12000);
   CHECK(get != NULL);
   void *function;
   CUdriverProcAddressQueryResult result;
@@ -23,14 +48,32 @@ static void entry_points(void) {
   CHECK(function == NULL && result == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
   CHECK(entry("cuMissingOne", 13000) != entry("cuMissingTwo", 13000));
   CHECK(entry("cuMissingOne", 13000) == entry("cuMissingOne", 12000));
-  int status;
-  const char *text = run_child(call_missing_function, &status);
-  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-  CHECK(strcmp(text, "nccl4j emulation: cuNobodyEmulatesThis is not emulated\n") == 0);
+  CHECK(refuses(call_missing_function, "nccl4j emulation: cuNobodyEmulatesThis is not emulated\n"));
+  CHECK(refuses(ask_for_too_many_functions, /* after two above */
+                "nccl4j emulation: more than 256 functions that are not emulated were asked for, now cuMissing254\n"));
+  CHECK(refuses(ask_for_per_thread_functions,
+                "nccl4j emulation: driver functions for the per-thread default stream are not emulated\n"));
+  CHECK(refuses(ask_for_an_unknown_attribute, "nccl4j emulation: cuPointerGetAttribute of 5 is not emulated\n"));
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  OK(cudaGetDriverEntryPoint("cuGetProcAddress", &function, cudaEnableDefault, NULL));
+#pragma GCC diagnostic pop
+  CHECK(function == (void *)get);
 
   OK(nccl4j_standin_fail("cuGetProcAddress", CUDA_ERROR_UNKNOWN, 1));
   CHECK(get("cuGetProcAddress", &function, 12000, 0, NULL) == CUDA_ERROR_UNKNOWN);
   OK(get("cuGetProcAddress", &function, 12000, 0, NULL));
+}
+
+static void error_names(void) {
+  __typeof__(cuGetErrorName) *name = entry("cuGetErrorName", 6000);
+  __typeof__(cuGetErrorString) *text = entry("cuGetErrorString", 6000);
+  const char *found = NULL;
+  OK(name(CUDA_ERROR_OUT_OF_MEMORY, &found));
+  CHECK(strcmp(found, "CUDA_ERROR_OUT_OF_MEMORY") == 0);
+  CHECK(name((CUresult)12345, &found) == CUDA_ERROR_INVALID_VALUE && found == NULL);
+  OK(text(CUDA_ERROR_OUT_OF_MEMORY, &found));
+  CHECK(strcmp(found, "out of memory") == 0);
 }
 
 static void allocations(void) {
@@ -62,6 +105,10 @@ static void allocations(void) {
   CHECK(types == 0);
   OK(cu.attribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address(memory) + 5));
   CHECK(bytes == 10000);
+  OK(cu.attribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address(memory) + 5));
+  CHECK(base == address(memory));
+  OK(cu.attribute(&base, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address(memory) + 5));
+  CHECK(base == address(memory) + 5);
   void *pointer;
   OK(cu.attribute(&pointer, CU_POINTER_ATTRIBUTE_HOST_POINTER, address(pinned) + 4));
   CHECK(pointer == pinned + 4);
@@ -83,12 +130,63 @@ static void allocations(void) {
   CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
 }
 
+static void host_and_managed_memory(void) {
+  char *managed, *pinned, pageable[5000];
+  void *device;
+  unsigned int flags;
+  OK(cudaMallocManaged((void **)&managed, 100, cudaMemAttachGlobal));
+  CHECK(unsigned_attribute(managed, CU_POINTER_ATTRIBUTE_IS_MANAGED) == 1);
+  CHECK(unsigned_attribute(managed, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) == CU_MEMORYTYPE_DEVICE);
+  OK(cudaFree(managed));
+  OK(cudaMallocHost((void **)&pinned, 100));
+  CHECK(unsigned_attribute(pinned, CU_POINTER_ATTRIBUTE_IS_MANAGED) == 0);
+  OK(cudaFreeHost(pinned));
+  CHECK(cudaHostAlloc((void **)&pinned, 100, 1 << 20) == cudaErrorInvalidValue);
+
+  CHECK(!nccl4j_standin_reachable(pageable, 1));
+  CHECK(cudaHostGetDevicePointer(&device, pageable, 0) == cudaErrorInvalidValue);
+  OK(cudaHostRegister(pageable, sizeof pageable, cudaHostRegisterMapped | cudaHostRegisterPortable));
+  CHECK(cudaHostRegister(pageable + 4999, 10, cudaHostRegisterMapped) == cudaErrorHostMemoryAlreadyRegistered);
+  CHECK(nccl4j_standin_reachable(pageable, sizeof pageable));
+  OK(cudaHostGetDevicePointer(&device, pageable + 7, 0));
+  CHECK(device == pageable + 7);
+  OK(cudaHostGetFlags(&flags, pageable));
+  CHECK(flags == (cudaHostRegisterMapped | cudaHostRegisterPortable));
+  CHECK(cudaFreeHost(pageable) == cudaErrorInvalidValue);
+  CHECK(cudaHostUnregister(pageable + 7) == cudaErrorHostMemoryNotRegistered);
+  OK(cudaHostUnregister(pageable));
+  CHECK(!nccl4j_standin_reachable(pageable, 1));
+}
+
+/* In a child process, since all descriptors are used. */
+static void use_all_descriptors(void) {
+  size_t before = free_memory(0), left = 0;
+  void *memory;
+  CUmemGenericAllocationHandle handle;
+  CUmemAllocationProp properties = on_device(0);
+  setrlimit(RLIMIT_NOFILE, &(struct rlimit){64, 64});
+  cudaError_t error = cudaSuccess;
+  while ((error = cudaMalloc(&memory, 4096)) == cudaSuccess) left += 4096;
+  CHECK(error == cudaErrorMemoryAllocation && left > 0 && free_memory(0) == before - left);
+  CHECK(cu.create(&handle, GRANULE, &properties, 0) == CUDA_ERROR_OUT_OF_MEMORY && free_memory(0) == before - left);
+}
+
+static void no_descriptors(void) {
+  int status;
+  const char *message = "nccl4j emulation: no descriptor is left for memory; raise the limit (ulimit -n)\n";
+  const char *text = run_child(use_all_descriptors, &status);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK(strncmp(text, message, strlen(message)) == 0);
+}
+
 /* Setting large ranges to zero takes another way; the bytes next to them must stay. */
 static void zeroing(void) {
   char *memory;
   OK(cudaMalloc((void **)&memory, 4 * MIB));
   OK(cudaMemset(memory, 1, 4 * MIB));
   OK(cudaMemset(memory + 100, 0, 3 * MIB));
+  OK(cudaMemset(memory + 200, 1, 300));
+  OK(cudaMemset(memory + 200, 0, 300));
   for (size_t i = 0; i < 4 * MIB; i++) CHECK(memory[i] == (i < 100 || i >= 100 + 3 * MIB));
   OK(cudaFree(memory));
 }
@@ -174,6 +272,9 @@ static void pools(void) {
   CHECK(cudaMemPoolDestroy(pool) == cudaErrorInvalidValue);
   CHECK(cudaMallocFromPoolAsync((void **)&memory, 4096, pool, stream) == cudaErrorInvalidValue);
   OK(cudaStreamDestroy(stream));
+  properties.handleTypes = cudaMemHandleTypePosixFileDescriptor;
+  CHECK(cudaMemPoolCreate(&pool, &properties) == cudaErrorNotSupported);
+  properties.handleTypes = cudaMemHandleTypeNone;
   properties.location.id = 64;
   CHECK(cudaMemPoolCreate(&pool, &properties) == cudaErrorInvalidDevice);
   CHECK(free_memory(2) == before);
@@ -182,7 +283,10 @@ static void pools(void) {
 int main(void) {
   find_functions();
   entry_points();
+  error_names();
   allocations();
+  host_and_managed_memory();
+  no_descriptors();
   zeroing();
   use_by_other_devices();
   waiting();

@@ -342,6 +342,24 @@ static void launch_wrong_layout(struct world *w) {
   kernel_poll(launch_broadcast(w, NULL, kernel_name, broadcast));
 }
 
+/* This program is the NCCL library of its process, for the emulation. */
+static int release_version = 23007;
+
+__attribute__((visibility("default"))) ncclResult_t ncclGetVersion(int *version) {
+  *version = release_version;
+  return ncclSuccess;
+}
+
+static void launch_of_other_release(struct world *w) {
+  release_version = 23100;
+  kernel_poll(launch_broadcast(w, NULL, kernel_name, broadcast));
+}
+
+/* Before any launch of this process, since the release is looked for once. */
+static void test_other_release(void) {
+  CHECK(strstr(last_words(launch_of_other_release), "the kernels of NCCL release 23100 are not emulated") != NULL);
+}
+
 static void test_refusals(void) {
   CHECK(strstr(last_words(launch_unknown), "the kernel someKernel is not emulated") != NULL);
   CHECK(strstr(last_words(launch_multicast), "NVLS") != NULL);
@@ -449,6 +467,7 @@ int main(int count, char **words) {
     write_plans();
     return 0;
   }
+  test_other_release();
   test_function_numbers();
   test_registered_kernels();
   test_messages();

@@ -29,8 +29,8 @@
 /* ---- the driver's functions ---- */
 
 static CUresult (*launch_kernel)(const CUlaunchConfig *, CUfunction, void **, void **);
-static CUresult (*launch_plain)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-                                void **, void **);
+static CUresult (*launch_plain)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                CUstream, void **, void **);
 static CUresult (*batch)(CUstream, unsigned, CUstreamBatchMemOpParams *, unsigned);
 static CUresult (*wait32)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
 static CUresult (*wait64)(CUstream, CUdeviceptr, cuuint64_t, unsigned);

@@ -47,6 +47,8 @@ static void virtual_memory(void) {
   CHECK(let_use(base, GRANULE, 1) == CUDA_ERROR_INVALID_VALUE); /* half a mapping */
   CHECK(let_use(base, 4 * GRANULE, 1) == CUDA_ERROR_INVALID_VALUE);
   CHECK(let_use(base, 3 * GRANULE, 64) == CUDA_ERROR_INVALID_DEVICE);
+  CUmemAccessDesc no_flags = access_of(CU_MEM_LOCATION_TYPE_DEVICE, 1, (CUmemAccess_flags)2);
+  CHECK(cu.access(base, 3 * GRANULE, &no_flags, 1) == CUDA_ERROR_INVALID_VALUE);
   CUmemAccessDesc by_host = access_of(CU_MEM_LOCATION_TYPE_HOST_NUMA, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   CHECK(cu.access(base, 2 * GRANULE, &by_host, 1) == CUDA_ERROR_INVALID_VALUE); /* device memory */
   OK(let_use(base, 3 * GRANULE, 1));
@@ -113,6 +115,9 @@ static void refused_allocations(void) {
   properties.requestedHandleTypes |= CU_MEM_HANDLE_TYPE_FABRIC;
   CHECK(cu.create(&handle, GRANULE, &properties, 0) == CUDA_ERROR_NOT_SUPPORTED);
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+  properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+  CHECK(cu.create(&handle, GRANULE, &properties, 0) == CUDA_ERROR_INVALID_VALUE);
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   OK(cu.create(&handle, GRANULE, &properties, 0));
   int descriptor = -1;
   CHECK(cu.export(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_ERROR_INVALID_VALUE);

@@ -11,7 +11,7 @@
 
 atomic_bool noop;
 static atomic_bool pitfalls[PITFALLS], windows = true, connects;
-static atomic_int hold, absent = -1, failing = -1, failing_result, init_stack;
+static atomic_int hold, absent = -1, failing = -1, failing_result, init_stack, inside_milliseconds;
 static _Atomic int64_t kernel_time;
 
 static int from_environment(const char *name, int otherwise) {
@@ -48,8 +48,12 @@ __attribute__((constructor)) static void switches_first(void) {
 
 void nccl4j_standin_set_noop(int on) { atomic_store(&noop, on != 0); }
 
+/* Long enough for a second thread to call meanwhile, short enough for a test. */
+#define INSIDE_MILLISECONDS 50
+
 int nccl4j_standin_pitfall(int number, int on) {
   if (number != 3 && number != 4 && number != 8 && number != 13 && number != 14) return -1;
+  if (number == 13) atomic_store(&inside_milliseconds, on == 1 ? INSIDE_MILLISECONDS : on);
   atomic_store(&pitfalls[number], on != 0);
   return 0;
 }
@@ -95,13 +99,17 @@ void device_changes(void) {
   if (pitfall_on(14)) nccl4j_standin_move_to_next_device();
 }
 
-/* Long enough for a second thread to call meanwhile, short enough for a test. */
-#define INSIDE_MICROSECONDS 50000
+static bool broken(ncclComm_t comm) {
+  pthread_mutex_lock(&comm->clique->lock);
+  bool failed = comm->failure != ncclSuccess;
+  pthread_mutex_unlock(&comm->clique->lock);
+  return failed;
+}
 
 bool exclusive_begin(ncclComm_t comm) {
   if (!pitfall_on(13)) return true;
   if (!atomic_exchange(&comm->inside, true)) {
-    usleep(INSIDE_MICROSECONDS);
+    for (int i = atomic_load(&inside_milliseconds); i > 0 && !broken(comm); i--) usleep(1000);
     return true;
   }
   pthread_mutex_lock(&comm->clique->lock);

@@ -72,6 +72,9 @@ public enum Feature {
    * {@link DataType#FLOAT8E4M3} and {@link DataType#FLOAT8E5M2} in all operations but reductions.
    */
   FLOAT8_DATA,
-  /** Reductions of {@link DataType#FLOAT8E4M3} and {@link DataType#FLOAT8E5M2}, on every device. */
+  /**
+   * Reductions of {@link DataType#FLOAT8E4M3} and {@link DataType#FLOAT8E5M2}, on every device.
+   * NCCL (seen in 2.30.7) refuses averages and pre-multiplied sums of them by a single rank.
+   */
   FLOAT8_REDUCTION
 }

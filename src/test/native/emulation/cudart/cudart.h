@@ -128,7 +128,8 @@ cudaError_t capture_enqueue(stream_t *s, const struct nccl4j_standin_work *work,
 cudaError_t capture_forbids_wait(stream_t *s);
 cudaError_t capture_forbids_device_wait(int device);
 cudaError_t capture_forbids_legacy(const stream_t *s);
-/* Stores what an event depends on that is recorded in a capturing stream; the caller frees the edges. */
+/* Stores what an event depends on that is recorded in a capturing stream: the ends, or the beginnings, of the nodes at
+ * its frontier. The caller frees the edges. */
 cudaError_t capture_record(stream_t *s, bool beginning, unsigned long long *capture, struct edges **edges,
                            bool *captured);
 cudaError_t capture_wait(stream_t *s, unsigned long long capture, struct edges *edges, bool *captured);

@@ -291,9 +291,9 @@ static cudaError_t place_nodes(exec_t *e, const graph_t *g) {
 }
 
 static cudaError_t instantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags) {
-  /* Nothing is allocated in a graph, and a graph is uploaded and its nodes have priorities without any effect. */
-  const unsigned long long known =
-      cudaGraphInstantiateFlagAutoFreeOnLaunch | cudaGraphInstantiateFlagUpload | cudaGraphInstantiateFlagUseNodePriority;
+  /* These have no effect here: no node allocates memory, nothing needs an upload, and priorities are only hints. */
+  const unsigned long long known = cudaGraphInstantiateFlagAutoFreeOnLaunch | cudaGraphInstantiateFlagUpload |
+                                   cudaGraphInstantiateFlagUseNodePriority;
   if (!exec) return cudaErrorInvalidValue;
   if (flags & ~known) not_emulated("instantiating a graph with flags %#llx", flags);
   graph_t *g = object_get(graph, KIND_GRAPH);

@@ -181,7 +181,8 @@ static cudaError_t add_locked(cudaGraphNode_t *node, graph_t *g, const cudaGraph
                               const struct nccl4j_standin_work *work, void *spec) {
   struct edges *needs = edges_new(count);
   cudaError_t error = cudaSuccess;
-  for (size_t i = 0; i < count && error == cudaSuccess; i++) error = edge_check(g, dependencies[i], NULL, &needs->at[i]);
+  for (size_t i = 0; i < count && error == cudaSuccess; i++)
+    error = edge_check(g, dependencies[i], NULL, &needs->at[i]);
   if (error == cudaSuccess) *node = (cudaGraphNode_t)graph_append(g, work, spec, needs);
   else free(needs);
   return error;

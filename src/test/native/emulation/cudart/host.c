@@ -61,6 +61,6 @@ cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
                                  size_t numDependencies, const struct cudaHostNodeParams *pNodeParams) {
   ENTER(cudaGraphAddHostNode);
   if (!pNodeParams || !pNodeParams->fn) RETURN(cudaErrorInvalidValue);
-  struct host_call *call = host_call_new((struct host_call){.function = pNodeParams->fn, .data = pNodeParams->userData});
-  RETURN(graph_add(pGraphNode, graph, pDependencies, numDependencies, &host_function_work, call));
+  struct host_call call = {.function = pNodeParams->fn, .data = pNodeParams->userData};
+  RETURN(graph_add(pGraphNode, graph, pDependencies, numDependencies, &host_function_work, host_call_new(call)));
 }

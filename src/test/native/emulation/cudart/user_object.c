@@ -1,6 +1,6 @@
 /*
- * User objects: reference counts with a destructor, which graphs keep alive while they exist or run. The destructors run
- * one after the other, on a thread of their own, as CUDA permits.
+ * User objects: reference counts with a destructor, which graphs keep alive while they exist or run. The destructors
+ * run one after the other, on a thread of their own, as CUDA permits.
  */
 #include "graph.h"
 

@@ -237,6 +237,10 @@ void collectives_run(struct block *block, struct fiber *self) {
         .ring = get_pointer(block->channel, r->channel.ring),
         .ranks = block->launch->ranks,
     };
+    if (block->batch.function.algorithm == PAT) {
+      pat_run(block, self, c.work);
+      continue;
+    }
     switch (block->batch.function.operation) {
       case ALL_REDUCE:
         if (block->batch.function.algorithm == TREE) all_reduce_tree(&c, self);

@@ -18,7 +18,7 @@ struct kernel_dimensions {
 
 struct kernel_shape {
   struct kernel_dimensions grid, block, cluster; /* cluster: all 0 without the attribute */
-  size_t shared;                                 /* dynamic shared memory, in bytes */
+  size_t shared; /* dynamic, in bytes */
 };
 
 enum kernel_progress {

@@ -75,13 +75,14 @@ static void check_block(struct block *block) {
   for (int index = block->index; index >= 0; index = block->batch.next) {
     batch_load(block, index);
     const struct function *function = &block->batch.function;
-    bool emulated = function->algorithm == RING || function->algorithm == TREE;
+    enum algorithm algorithm = function->algorithm;
+    bool emulated = algorithm == RING || algorithm == TREE || algorithm == PAT;
     enum operation operation = function->operation;
     bool matches = (block->batch.type == WORK_MESSAGE) == (operation == SEND_RECV) &&
                    (block->batch.type == WORK_BROADCAST) == (operation == ALL_GATHER_V);
     if (plan_wanted()) plan_write(block);
     if (plan_only()) continue;
-    if (!emulated) launch_refuse(launch, algorithm_name(function->algorithm));
+    if (!emulated) launch_refuse(launch, algorithm_name(algorithm));
     if (!matches) launch_refuse(launch, "its works are not those of its function");
     for (int i = 0; i < block->batch.count && block->batch.type <= WORK_REGISTERED && operation != SEND_RECV; i++)
       if (get_int(batch_work(&block->batch, i), launch->release->collective.network_registered))

@@ -74,6 +74,8 @@ size_t message_chunk(const struct block *block, const void *work, bool send);
 void collectives_run(struct block *block, struct fiber *self);
 void messages_run(struct block *block, struct fiber *self);
 void broadcasts_run(struct block *block, struct fiber *self);
+/* Runs a work with the algorithm PAT. */
+void pat_run(struct block *block, struct fiber *self, const void *work);
 
 /* Whether plans are written, and whether nothing else is to be done. */
 bool plan_wanted(void);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define MESSAGE_CONNECTION 1
-#define MAX_WORKS 16                   /* messages in each direction that a block executes at once */
+#define MAX_WORKS 16 /* messages in each direction that a block executes at once */
 #define LARGE_CHUNK (INT64_C(1) << 30) /* with registered buffers between GPUs on NVLink only */
 
 /* ---- sends and receives ---- */

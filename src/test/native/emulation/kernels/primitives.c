@@ -38,13 +38,12 @@ void link_size(const struct primitives *p, const struct link *link, size_t bytes
   __atomic_store_n(size, (int64_t)bytes, __ATOMIC_RELAXED);
 }
 
-static void open_link(struct primitives *p, struct link *link, int peer, bool sends,
-                      const struct primitives_options *options) {
+void link_open(struct primitives *p, struct link *link, int peer, bool sends, int index) {
   const struct launch *launch = p->block->launch;
   const struct release *r = launch->release;
   if (peer < 0 || peer >= launch->ranks) launch_refuse(launch, "it has a peer that is not in the communicator");
   char **peers = get_pointer(p->block->channel, r->channel.peers);
-  char *connection = peers[peer] + (sends ? 0 : r->receive_offset) + (size_t)options->connection * r->connection_bytes;
+  char *connection = peers[peer] + (sends ? 0 : r->receive_offset) + (size_t)index * r->connection_bytes;
   if (!sends && get_int(connection, r->connection.network_device) == NETWORK_DEVICE_UNPACK)
     launch_refuse(launch, "it receives through a network's device code");
   *link = (struct link){
@@ -87,17 +86,17 @@ void primitives_open(struct primitives *p, struct block *block, struct fiber *se
     step_bytes = get(block->launch->communicator, element(r->communicator.buffer_bytes, SIMPLE)) / STEPS;
   p->step_elements = (ptrdiff_t)(step_bytes / p->element);
   while (p->receive_count < receive_max && receive_from[p->receive_count] != -1) {
-    open_link(p, &p->receives[p->receive_count], receive_from[p->receive_count], false, options);
+    link_open(p, &p->receives[p->receive_count], receive_from[p->receive_count], false, options->connection);
     p->receive_count++;
   }
   while (p->send_count < send_max && send_to[p->send_count] != -1) {
-    open_link(p, &p->sends[p->send_count], send_to[p->send_count], true, options);
+    link_open(p, &p->sends[p->send_count], send_to[p->send_count], true, options->connection);
     p->send_count++;
   }
   if (function->protocol == SIMPLE) exchange_buffers(p, options);
 }
 
-static void save_step(const struct primitives *p, const struct link *link) {
+void link_close(const struct primitives *p, const struct link *link) {
   *(uint64_t *)address_of(link->connection, p->block->launch->release->connection.step) = link->step;
 }
 
@@ -107,8 +106,8 @@ static bool was_read(void *state) {
 }
 
 void primitives_close(struct primitives *p) {
-  for (int i = 0; i < p->receive_count; i++) save_step(p, &p->receives[i]);
-  for (int i = 0; i < p->send_count; i++) save_step(p, &p->sends[i]);
+  for (int i = 0; i < p->receive_count; i++) link_close(p, &p->receives[i]);
+  for (int i = 0; i < p->send_count; i++) link_close(p, &p->sends[i]);
   /* The receiver of a message reads from the operand, which this rank's user may overwrite after the kernel. */
   for (int i = 0; i < p->send_count; i++)
     if (p->message && p->sends[i].reads) fiber_wait(p->self, was_read, &p->sends[i]);

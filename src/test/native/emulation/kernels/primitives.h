@@ -64,6 +64,10 @@ void primitives_close(struct primitives *p);
 
 /* For the protocols: */
 
+/* Opens a connection to or from a peer by its index: 0 or 1. */
+void link_open(struct primitives *p, struct link *link, int peer, bool sends, int index);
+/* Saves the connection's step for the next operation. */
+void link_close(const struct primitives *p, const struct link *link);
 /* Waits until the peer has filled the next `steps` slots, or freed them. */
 void link_wait(struct primitives *p, struct link *link, int steps);
 /* Tells the peer that this rank has filled or freed the slots before the link's step. */

@@ -100,7 +100,6 @@ static const struct release releases[] = {{
             .registered = BITS(0, 4, 25, 1),
             .network_registered = BITS(0, 4, 26, 1),
             .direct = BITS(0, 4, 28, 2),
-            .one_rank_per_node = BITS(0, 4, 30, 1),
             .profiled = BITS(0, 4, 31, 1),
             .root = WHOLE(4, 4),
             .receive = WHOLE(24, 8),

@@ -56,7 +56,7 @@ struct release {
   /* What a channel has to do. */
   size_t collective_bytes, registered_bytes, message_bytes, broadcast_bytes;
   struct {
-    struct field first, last, warps, argument_is_address, registered, network_registered, direct, one_rank_per_node;
+    struct field first, last, warps, argument_is_address, registered, network_registered, direct;
     struct field profiled, root, receive, send, receive_offset, remote_receives;
     struct field count[3], grains[3]; /* of the first channel, those in the middle, the last */
     struct field argument;

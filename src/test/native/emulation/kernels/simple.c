@@ -55,8 +55,6 @@ static void choose_direct(const struct primitives *p, struct link *link, const s
     if (!get_int(options->message, registered) || !(flags & (PEER_READS | PEER_WRITES))) return;
     link->writes = (flags & PEER_WRITES) != 0;
   } else if (options->collective != NULL) {
-    if (get_int(options->collective, r->collective.network_registered))
-      launch_refuse(p->block->launch, "a network uses the user's buffers");
     if (!get_int(options->collective, r->collective.registered) || !(flags & (PEER_READS | PEER_WRITES))) return;
     link->writes = !(get_int(options->collective, r->collective.direct) & PEER_READS);
   } else {
@@ -100,25 +98,9 @@ static char *place_of(const struct primitives *p, const struct link *link, const
   return slot_of(p, link);
 }
 
-/* Moves one slice between the given places. The first of the sources and destinations may be operands of this rank, the
- * others are those of the peers. Returns whether there was data. */
-static void move_slice(struct primitives *p, const struct transfer *t, char **sources, int source_count,
-                       char **destinations, int destination_count, ptrdiff_t count) {
-  bool from = t->from != NOWHERE, to = t->to != NOWHERE;
-  if (t->direct_receive && !from && sources[0] == destinations[0]) {
-    /* The peer wrote to the output, or this rank reads from where it would write to. */
-    if (t->send && to && destinations[1] != NULL && destinations[1] != sources[0])
-      combine(p, sources, 1, destinations + 1, destination_count - 1, count, false, false);
-  } else if (t->direct_send && !t->direct_receive && t->from != INPUT && destinations[to] == NULL) {
-    if (to) combine(p, sources, source_count, destinations, 1, count, false, t->finish);
-  } else if (sources[0] != NULL && destinations[0] != NULL) {
-    if (t->send && to && destinations[1] == NULL) destination_count = 1;
-    combine(p, sources, source_count, destinations, destination_count, count, t->from == INPUT, t->finish);
-  }
-}
-
+/* Where the peer has written to this rank's output, the source is the destination, and combine() copies nothing. */
 static void run_slice(struct primitives *p, const struct transfer *t, ptrdiff_t offset, ptrdiff_t count) {
-  char *sources[1 + TREE_CHILDREN] = {0}, *destinations[1 + TREE_CHILDREN] = {0};
+  char *sources[1 + TREE_CHILDREN], *destinations[1 + TREE_CHILDREN];
   int source_count = 0, destination_count = 0;
   if (t->from != NOWHERE) sources[source_count++] = operand(p, t->from, t->from_offset + offset, count);
   if (t->to != NOWHERE) destinations[destination_count++] = operand(p, t->to, t->to_offset + offset, count);
@@ -129,10 +111,11 @@ static void run_slice(struct primitives *p, const struct transfer *t, ptrdiff_t 
   for (int i = 0; t->send && i < p->send_count; i++) {
     link_wait(p, &p->sends[i], p->steps);
     link_size(p, &p->sends[i], (size_t)count * p->element);
-    destinations[destination_count++] = place_of(p, &p->sends[i], t, offset);
+    char *place = place_of(p, &p->sends[i], t, offset);
+    if (place != NULL) destinations[destination_count++] = place;
   }
   if (count > 0 && source_count > 0 && destination_count > 0)
-    move_slice(p, t, sources, source_count, destinations, destination_count, count);
+    combine(p, sources, source_count, destinations, destination_count, count, t->from == INPUT, t->finish);
   for (int i = 0; t->receive && i < p->receive_count; i++) {
     p->receives[i].step += (uint64_t)p->steps;
     link_post(&p->receives[i]);

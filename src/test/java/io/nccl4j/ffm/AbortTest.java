@@ -172,7 +172,8 @@ class AbortTest {
   @Test
   void closedStreamWithStuckWorkMakesCloseAbort() {
     long before = StandIn.live("communicator");
-    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT);
+    List<Communicator> ranks =
+        Pair.created(() -> backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT));
     Communicator waiting = ranks.getFirst();
     long streams = StandIn.live("stream");
     Stream stream = waiting.newStream();
@@ -206,7 +207,10 @@ class AbortTest {
   @Test
   void memoryOfTimedOutLaunchIsKeptUntilAbort() {
     Communicator comm =
-        backend.newCommunicator(backend.newUniqueId(), 1, 0, SHORT_TIMEOUT.withBlocking(false));
+        Pair.created(
+            () ->
+                backend.newCommunicator(
+                    backend.newUniqueId(), 1, 0, SHORT_TIMEOUT.withBlocking(false)));
     Stream stream = comm.newStream();
     Buffer value = comm.newBuffer(DataType.INT32, 1);
     long memory = StandIn.live("memory");
@@ -223,7 +227,8 @@ class AbortTest {
 
   @Test
   void callAfterTimedOutSplitNamesTheSplit() {
-    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT);
+    List<Communicator> ranks =
+        Pair.created(() -> backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT));
     Communicator waiting = ranks.getFirst();
     assertThrows(NcclTimeoutException.class, () -> waiting.split(0, 0));
     try (Stream stream = waiting.newStream();

@@ -251,7 +251,7 @@ class ChangingCommunicatorsTest {
 
   @Test
   void suspendOfOneRankAloneTimesOut() {
-    List<Communicator> ranks = pair(SHORT_TIMEOUT);
+    List<Communicator> ranks = Pair.created(() -> pair(SHORT_TIMEOUT));
     NcclTimeoutException thrown =
         assertThrows(
             NcclTimeoutException.class, () -> NcclCommunicator.of(ranks.getFirst()).suspend());
@@ -299,14 +299,14 @@ class ChangingCommunicatorsTest {
   void stageTimesOutIfRanksAreMissing() throws Exception {
     UniqueId id = backend.newUniqueId();
     assertTimesOut(NcclBackend.of(backend).newCommunicatorAsync(id, 2, 0, SHORT_TIMEOUT));
-    List<Communicator> ranks = pair(SHORT_TIMEOUT);
+    List<Communicator> ranks = Pair.created(() -> pair(SHORT_TIMEOUT));
     assertTimesOut(NcclCommunicator.of(ranks.getFirst()).splitAsync(0, 0, SHORT_TIMEOUT));
     ranks.forEach(Communicator::abort);
   }
 
   @Test
   void stageOfCallInProgressTimesOut() throws Exception {
-    Communicator comm = singleRank(SHORT_TIMEOUT);
+    Communicator comm = Pair.created(() -> singleRank(SHORT_TIMEOUT));
     StandIn.pitfall(4);
     StandIn.hold(-1);
     assertTimesOut(NcclCommunicator.of(comm).splitAsync(0, 0, SHORT_TIMEOUT));

@@ -317,7 +317,8 @@ class NativeFailuresTest {
   void callThatStaysInProgressTimesOut() {
     CommunicatorConfig shortTimeout =
         CONFIG.withBlocking(false).withTimeout(Duration.ofMillis(400));
-    Communicator stuck = backend.newCommunicator(backend.newUniqueId(), 1, 0, shortTimeout);
+    Communicator stuck =
+        Pair.created(() -> backend.newCommunicator(backend.newUniqueId(), 1, 0, shortTimeout));
     StandIn.hold(-1);
     NcclTimeoutException thrown =
         assertTimeout(

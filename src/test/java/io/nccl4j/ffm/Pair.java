@@ -5,7 +5,9 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Stream;
+import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.Window;
@@ -18,6 +20,7 @@ import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Supplier;
 
 /** Two ranks of the NCCL backend, driven by one thread, with a stream each. */
 final class Pair implements AutoCloseable {
@@ -28,8 +31,25 @@ final class Pair implements AutoCloseable {
   private final List<Stream> streams;
 
   Pair(CommunicatorConfig config) {
-    ranks = backend.newCommunicators(new int[] {0, 1}, config);
+    ranks = created(() -> backend.newCommunicators(new int[] {0, 1}, config));
     streams = ranks.stream().map(Communicator::newStream).toList();
+  }
+
+  /**
+   * Creates communicators whose short timeout is meant for later calls. It limits the creation too,
+   * which is repeated if a busy machine does not finish it in time.
+   */
+  static <T> T created(Supplier<T> creation) {
+    long start = System.nanoTime();
+    while (true) {
+      try {
+        return creation.get();
+      } catch (NcclTimeoutException tooSlow) {
+        if (System.nanoTime() - start > TimeUnit.SECONDS.toNanos(TIMEOUT_SECONDS)) {
+          throw tooSlow;
+        }
+      }
+    }
   }
 
   Backend backend() {
@@ -83,6 +103,21 @@ final class Pair implements AutoCloseable {
       throw (RuntimeException) e.getCause();
     } catch (InterruptedException | TimeoutException e) {
       throw new AssertionError(e);
+    }
+  }
+
+  /** Waits until a non-blocking communicator has completed its calls, also those that timed out. */
+  static void awaitIdle(Communicator comm) {
+    long start = System.nanoTime();
+    while (true) {
+      try {
+        NcclCommunicator.of(comm).callNative("nothing", pointer -> nccl_h.ncclSuccess());
+        return;
+      } catch (NcclTimeoutException inProgress) {
+        if (System.nanoTime() - start > TimeUnit.SECONDS.toNanos(TIMEOUT_SECONDS)) {
+          throw inProgress;
+        }
+      }
     }
   }
 

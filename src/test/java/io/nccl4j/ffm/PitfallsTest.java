@@ -143,7 +143,7 @@ class PitfallsTest {
   void trap4PointerWrittenAfterTimeoutHasValidMemory() throws Exception {
     StandIn.pitfall(4);
     CommunicatorConfig shortTimeout = NON_BLOCKING.withTimeout(Duration.ofMillis(200));
-    Communicator parent = singleRank(shortTimeout);
+    Communicator parent = Pair.created(() -> singleRank(shortTimeout));
     StandIn.hold(1_000);
     NcclTimeoutException thrown =
         assertThrows(NcclTimeoutException.class, () -> parent.split(0, 0, shortTimeout));
@@ -155,7 +155,7 @@ class PitfallsTest {
     }
     StandIn.hold(0);
     assertEquals(2, communicators.live(), "the child was created late");
-    LockSupport.parkNanos(100_000_000);
+    Pair.awaitIdle(parent);
     assertEquals(7, sum(parent, 7));
     parent.close();
     assertEquals(0, communicators.live(), "the parent's close freed the late child too");
@@ -240,7 +240,8 @@ class PitfallsTest {
   void trap8CloseOfOneRankAloneTimesOut() {
     StandIn.pitfall(8);
     CommunicatorConfig shortTimeout = CONFIG.withTimeout(Duration.ofMillis(300));
-    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, shortTimeout);
+    List<Communicator> ranks =
+        Pair.created(() -> backend.newCommunicators(new int[] {0, 1}, shortTimeout));
     NcclTimeoutException thrown =
         assertThrows(NcclTimeoutException.class, () -> ranks.getFirst().close());
     assertEquals("ncclCommDestroy", thrown.function());

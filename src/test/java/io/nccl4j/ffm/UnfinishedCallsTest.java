@@ -191,7 +191,8 @@ class UnfinishedCallsTest {
     stages.forEach(stage -> assertThrows(NcclTimeoutException.class, () -> Pair.await(stage)));
     StandIn.hold(0);
     await(() -> StandIn.live("window") == 2);
-    await(() -> pair.rank(0).asyncError().isEmpty());
+    Pair.awaitIdle(pair.rank(0));
+    Pair.awaitIdle(pair.rank(1));
     StandIn.fail("ncclCommDestroy", result.code(), 1);
     NcclException failed = assertThrows(NcclException.class, pair.rank(0)::close);
     assertEquals("ncclCommDestroy", failed.function());
@@ -201,7 +202,7 @@ class UnfinishedCallsTest {
     buffers.get(0).close();
     pair.close();
     buffers.get(1).close();
-    assertEquals(0, StandIn.live("window"));
+    await(() -> StandIn.live("window") == 0);
   }
 
   @Test
@@ -366,6 +367,7 @@ class UnfinishedCallsTest {
           () -> assertThrows(NcclTimeoutException.class, () -> pair.rank(1).split(0, 0)));
       StandIn.hold(0);
       await(() -> communicators.live() == 4);
+      Pair.awaitIdle(comm);
       NcclCommunicator.of(comm).revoke();
       comm.close();
     }

@@ -36,9 +36,26 @@ public interface BackendUnderTest {
     return !type.float8() || reducesFloat8();
   }
 
+  /** Returns whether {@code ranks} ranks can average a type, or multiply it before its sum. */
+  default boolean scales(DataType type, int ranks) {
+    return reduces(type);
+  }
+
   /** Returns the configuration of communicators whose test does not specify one. */
   default CommunicatorConfig config() {
     return CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
+  }
+
+  /**
+   * Returns a timeout for calls that are meant to time out; a communicator can be created in it.
+   */
+  default Duration shortTimeout() {
+    return Duration.ofMillis(600);
+  }
+
+  /** Returns the short timeout as messages print it, such as {@code 0.6 s}. */
+  default String shortTimeoutText() {
+    return shortTimeout().toMillis() / 1000.0 + " s";
   }
 
   /** Returns those of the requested rank counts that are possible here. */

@@ -91,7 +91,9 @@ abstract class CollectivesContract {
         List<Case> cases = new ArrayList<>();
         for (Operation operation : REDUCTIONS) {
           for (ReduceOp op : OPERATORS) {
-            cases.add(randomCase(new Shape(operation, type, op, n, 67, n / 2)));
+            if (reduces(type, op, n)) {
+              cases.add(randomCase(new Shape(operation, type, op, n, 67, n / 2)));
+            }
           }
         }
         runAll(ranks, cases);
@@ -318,12 +320,19 @@ abstract class CollectivesContract {
     return n <= 8 ? COUNTS : COUNTS_OF_MANY_RANKS;
   }
 
-  private static List<Case> reductions(int n, DataType type, Function<Shape, Case> make) {
+  private boolean reduces(DataType type, ReduceOp op, int n) {
+    return op == ReduceOp.AVG ? underTest().scales(type, n) : underTest().reduces(type);
+  }
+
+  private List<Case> reductions(int n, DataType type, Function<Shape, Case> make) {
     List<Case> cases = new ArrayList<>();
     for (Operation operation : REDUCTIONS) {
       for (ReduceOp op : OPERATORS) {
         if (op == ReduceOp.AVG && type.floating() && Integer.bitCount(n) > 1) {
           continue; // 1/n is not exact; the tests with random data cover it
+        }
+        if (!reduces(type, op, n)) {
+          continue;
         }
         for (long count : counts(n)) {
           cases.add(make.apply(new Shape(operation, type, op, n, count, cases.size() % n)));

@@ -142,11 +142,14 @@ abstract class GrowContract {
     }
   }
 
+  private CommunicatorConfig shortTimeout() {
+    return underTest().config().withBlocking(false).withTimeout(underTest().shortTimeout());
+  }
+
   @Test
   void growTimesOutIfNewRankNeverJoins() {
-    CommunicatorConfig config =
-        underTest().config().withBlocking(false).withTimeout(Duration.ofMillis(600));
-    try (Ranks ranks = Ranks.of(underTest(), 1, config)) {
+    CommunicatorConfig config = shortTimeout();
+    try (Ranks ranks = Ranks.withShortTimeout(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       UniqueId id = rank.comm().newGrowId();
       NcclTimeoutException thrown =
@@ -154,7 +157,7 @@ abstract class GrowContract {
               LIMIT,
               () ->
                   assertThrows(NcclTimeoutException.class, () -> rank.comm().grow(2, id, config)));
-      assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
+      assertTrue(thrown.getMessage().contains(underTest().shortTimeoutText()), thrown::toString);
       assertEquals(5, sum(rank, rank.comm(), 5), "the parent still works");
     }
   }
@@ -162,9 +165,8 @@ abstract class GrowContract {
   @Test
   void joinTimesOutIfGrowIsNeverCalled() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig config =
-        underTest().config().withBlocking(false).withTimeout(Duration.ofMillis(600));
-    try (Ranks ranks = Ranks.of(underTest(), 1, config)) {
+    CommunicatorConfig config = shortTimeout();
+    try (Ranks ranks = Ranks.withShortTimeout(underTest(), 1)) {
       UniqueId id = ranks.rank(0).comm().newGrowId();
       assertTimeout(
           LIMIT,

@@ -45,11 +45,9 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Creating, closing and aborting communicators, and the timeouts for a silent peer. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class LifecycleContract {
-  private static final Duration SHORT_TIMEOUT = Duration.ofMillis(600);
-
   /**
-   * The seconds that a call that returns at once, or after {@link #SHORT_TIMEOUT}, may take on a
-   * busy machine.
+   * The seconds that a call that returns at once, or after the short timeout, may take on a busy
+   * machine.
    */
   private static final long LIMIT_SECONDS = 15;
 
@@ -426,7 +424,8 @@ abstract class LifecycleContract {
   void interruptEndsSplitAndIsPreserved() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     Ranks ranks = Ranks.of(underTest(), 2, underTest().config().withBlocking(false));
-    interrupted(() -> ranks.rank(0).comm().split(0, 0));
+    Communicator comm = ranks.rank(0).comm();
+    interrupted(() -> comm.split(0, 0));
     ranks.abort();
     ranks.close();
   }
@@ -449,8 +448,7 @@ abstract class LifecycleContract {
   @Test
   void closeTimesOutIfPeerIsSilent() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig config = underTest().config().withBlocking(false).withTimeout(SHORT_TIMEOUT);
-    Ranks ranks = Ranks.of(underTest(), 2, config);
+    Ranks ranks = Ranks.withShortTimeout(underTest(), 2);
     Rank rank = ranks.rank(0);
     ranks.each(
         each -> {
@@ -480,7 +478,7 @@ abstract class LifecycleContract {
   void initTimeoutNamesMissingRank(boolean blocking) throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig config =
-        underTest().config().withBlocking(blocking).withTimeout(SHORT_TIMEOUT);
+        underTest().config().withBlocking(blocking).withTimeout(underTest().shortTimeout());
     try (Backend backend = underTest().open(2)) {
       UniqueId id = backend.newUniqueId();
       NcclTimeoutException thrown =
@@ -489,7 +487,7 @@ abstract class LifecycleContract {
                   assertThrows(
                       NcclTimeoutException.class, () -> backend.newCommunicator(id, 2, 0, config)));
       assertEquals(NcclResult.TIMEOUT, thrown.result());
-      assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
+      assertTrue(thrown.getMessage().contains(underTest().shortTimeoutText()), thrown::toString);
       assertTrue(thrown.getMessage().contains("rank"), thrown::toString);
     }
   }
@@ -517,12 +515,11 @@ abstract class LifecycleContract {
   @Test
   void splitTimesOutIfPeerNeverSplits() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig config = underTest().config().withBlocking(false).withTimeout(SHORT_TIMEOUT);
-    Ranks ranks = Ranks.of(underTest(), 2, config);
+    Ranks ranks = Ranks.withShortTimeout(underTest(), 2);
     NcclTimeoutException thrown =
         withinLimit(
             () -> assertThrows(NcclTimeoutException.class, () -> ranks.rank(0).comm().split(0, 0)));
-    assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
+    assertTrue(thrown.getMessage().contains(underTest().shortTimeoutText()), thrown::toString);
     ranks.abort();
     ranks.close();
   }

@@ -31,7 +31,7 @@ abstract class PreMulSumContract {
       ranks.each(
           rank -> {
             for (DataType type : DataType.values()) {
-              if (underTest().reduces(type)) {
+              if (underTest().scales(type, n)) {
                 try (ReduceOp.PreMulSum op = rank.comm().newPreMulSum(type, scalar(rank.rank()))) {
                   assertEquals(type, op.type());
                   checkSums(rank, type, op);
@@ -49,7 +49,7 @@ abstract class PreMulSumContract {
       ranks.each(
           rank -> {
             for (DataType type : DataType.values()) {
-              if (underTest().reduces(type)) {
+              if (underTest().scales(type, n)) {
                 MemorySegment one = MemorySegment.ofArray(new byte[type.bytes()]);
                 type.set(one, 0, scalar(rank.rank()));
                 Buffer scalar = rank.upload(type, one);

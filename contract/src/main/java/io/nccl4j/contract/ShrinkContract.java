@@ -187,9 +187,7 @@ abstract class ShrinkContract {
   @Test
   void shrinkTimesOutIfSurvivorNeverJoins() {
     assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
-    CommunicatorConfig config =
-        underTest().config().withBlocking(false).withTimeout(Duration.ofMillis(600));
-    Ranks ranks = Ranks.of(underTest(), 3, config);
+    Ranks ranks = Ranks.withShortTimeout(underTest(), 3);
     NcclTimeoutException thrown =
         assertTimeout(
             LIMIT,
@@ -197,7 +195,7 @@ abstract class ShrinkContract {
                 assertThrows(
                     NcclTimeoutException.class,
                     () -> shrink(ranks.rank(0), Set.of(1), ShrinkMode.FINISH_FIRST)));
-    assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
+    assertTrue(thrown.getMessage().contains(underTest().shortTimeoutText()), thrown::toString);
     ranks.abort();
     ranks.close();
   }

@@ -5,15 +5,14 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.Set;
+import java.util.regex.Pattern;
 
 /**
  * Checks for variables that nothing reads. The names that NCCL reads are taken from the constants
  * of the libnccl file in use, so they match its release.
  */
 final class VariablesCheck implements Check {
-  /**
-   * The variables that nccl4j reads, without those of the stand-in, which have their own prefix.
-   */
+  /** The variables that nccl4j reads, without those of its own tests. */
   static final Set<String> OWN =
       Set.of(
           "NCCL4J_NCCL_LIBRARY",
@@ -41,7 +40,8 @@ final class VariablesCheck implements Check {
           "NCCL_LIBRARY",
           "NCCL_LIBRARY_PATH");
 
-  private static final String STAND_IN = "NCCL4J_STANDIN_";
+  /** The beginnings of the names that only nccl4j's own tests read. */
+  private static final Pattern OF_TESTS = Pattern.compile("NCCL4J_(STANDIN|EMULATED)_.*");
 
   private static final Set<String> OTHER_LIBRARIES =
       Set.of("CCL", "RCCL", "MSCCL", "HCCL", "MCCL", "XCCL", "ECCL", "UCCL", "PCCL");
@@ -86,7 +86,7 @@ final class VariablesCheck implements Check {
 
   private static Optional<Finding> own(NcclVariable setting) {
     String name = setting.name();
-    if (!name.startsWith("NCCL4J_") || name.startsWith(STAND_IN) || OWN.contains(name)) {
+    if (!name.startsWith("NCCL4J_") || OF_TESTS.matcher(name).matches() || OWN.contains(name)) {
       return Optional.empty();
     }
     return Optional.of(

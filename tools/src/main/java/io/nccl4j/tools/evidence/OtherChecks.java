@@ -113,7 +113,7 @@ final class OtherChecks {
     CommunicatorConfig config =
         CommunicatorConfig.defaults()
             .withBlocking(false)
-            .withDevice(0)
+            .withDevice(child.device)
             .withTimeout(Duration.ofSeconds(20));
     try (Communicator comm = peers.communicator(backend, config)) {
       return sum(comm);
