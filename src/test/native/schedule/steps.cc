@@ -25,7 +25,7 @@
 
 enum { WARP_SIZE = 32, NCCL_LL128_SHMEM_ELEMS_PER_THREAD = 8, NCCL_LL128_LINEELEMS = 16, NCCL_LL128_DATAELEMS = 15 };
 enum { NCCL_PROTO_LL, NCCL_PROTO_LL128, NCCL_PROTO_SIMPLE };
-enum { NCCL_ALGO_TREE };
+enum { NCCL_ALGO_TREE, NCCL_ALGO_RING };
 enum { NCCL_MAX_TREE_ARITY_TOP = 2, NCCL_MAX_TREE_ARITY = 3, MAXCHANNELS = 64 };
 enum { NCCL_TOPO_PATTERN_BALANCED_TREE = 1, NCCL_TOPO_PATTERN_SPLIT_TREE, NCCL_TOPO_PATTERN_TREE };
 enum ncclResult_t { ncclSuccess, ncclInternalError };
@@ -99,6 +99,18 @@ struct Run {
   bool ring() const { return algorithm == "ring"; }
 };
 
+// Returns the size of a channel's chunk as calcCollChunking does.
+static uint64_t chunkGrains(const Run& run, size_t nBytes) {
+  const int nChannels = 1;
+  int chunkSize = run.chunkBytes;
+  struct { int algorithm, protocol; } of = {run.ring() ? NCCL_ALGO_RING : NCCL_ALGO_TREE, run.protocol}, *info = &of;
+  struct { int nRanks, nNodes; } all = {run.ranks, static_cast<int>(divUp(run.ranks, run.ranksPerNode))}, *comm = &all;
+  if (nBytes == 0) {
+#include "nccl_tree_chunk.inc"
+  }
+  return chunkSize / ncclProtoGrainSize(run.protocol);
+}
+
 // Does what topoGetAlgoInfo and scheduleCollTasksToPlan do for a single task.
 static ncclDevWorkColl divide(const Run& run) {
   const size_t elementSize = run.elementBytes, nBytes = run.count * elementSize;
@@ -116,11 +128,11 @@ static ncclDevWorkColl divide(const Run& run) {
   const ncclComm alone = {}, *comm = &alone;
 #define ncclFuncTrafficPerByte(func, ranks) 2
 #include "nccl_division.inc"
-  const uint64_t grains = run.chunkBytes / ncclProtoGrainSize(run.protocol);
   ncclDevWorkColl work;
   work.channelLo = channelId;
   work.channelHi = channelId + nChannels - 1;
-  work.cbd = {countLo, countMid, countHi, grains, grains, grains};
+  work.cbd = {countLo, countMid, countHi, chunkGrains(run, countLo * elementSize),
+              chunkGrains(run, countMid * elementSize), chunkGrains(run, countHi * elementSize)};
   return work;
 }
 

@@ -309,9 +309,19 @@ public final class Layout {
         value);
   }
 
-  /** {@return the size of a tree's chunk in bytes} */
-  public int treeChunkBytes() {
-    return protocol.treeChunkBytes(chunkBytes);
+  /**
+   * {@return the size of a tree's chunk in bytes on a channel} With {@link Protocol#LL128} NCCL
+   * halves it while a channel has too few chunks to keep all levels of the tree busy. It affects
+   * timing, never the order of the reduction.
+   *
+   * @param ranks the number of ranks; 1 or more
+   * @param channelBytes the size of the channel's elements in bytes; 0 or more
+   */
+  public int treeChunkBytes(int ranks, long channelBytes) {
+    Arguments.atLeast(ranks, "ranks", 1);
+    Arguments.atLeast(channelBytes, "channelBytes", 0);
+    return protocol.treeChunkBytes(
+        chunkBytes, ranks, Math.ceilDiv(ranks, ranksPerNode), channelBytes);
   }
 
   /**

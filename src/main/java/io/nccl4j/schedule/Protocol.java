@@ -46,19 +46,43 @@ public enum Protocol {
     return grainBytes;
   }
 
-  /** {@return the size of a ring's chunk in bytes with NCCL's default buffer size} */
+  /**
+   * {@return the size of a ring's chunk in bytes with NCCL's default buffer size} For a tree's see
+   * {@link Layout#treeChunkBytes}.
+   */
   public int chunkBytes() {
     return chunkBytes;
   }
 
+  /** Returns the size of a tree's chunk on a channel with an amount of data. */
+  int treeChunkBytes(int ringChunkBytes, int ranks, int nodes, long channelBytes) {
+    int bytes = ringChunkBytes / chunkSteps;
+    if (this == LL128) {
+      bytes = treeChunkBytesOfLl128(bytes, ranks, nodes, channelBytes);
+    }
+    return Math.max(grainBytes, bytes / grainBytes * grainBytes);
+  }
+
   /**
-   * {@return the size of a tree's chunk in bytes} It affects timing, never the order of the
-   * reduction; for little data NCCL uses smaller chunks with {@link #LL128}.
-   *
-   * @param ringChunkBytes the size of a ring's chunk in bytes
+   * Returns the size of a tree's chunk before it is rounded to whole grains: small enough to keep
+   * all levels of the tree busy. Each level wants more chunks, and each rank per node fewer.
    */
-  public int treeChunkBytes(int ringChunkBytes) {
-    return Math.max(grainBytes, ringChunkBytes / chunkSteps / grainBytes * grainBytes);
+  private static int treeChunkBytesOfLl128(int largest, int ranks, int nodes, long channelBytes) {
+    // Computed with floats, in NCCL's order, so that it rounds as NCCL does.
+    float ranksPerNode = ranks / (float) nodes;
+    int levels = Integer.SIZE - 1 - Integer.numberOfLeadingZeros(nodes);
+    float steps = (float) (1 + levels + 0.1 * ranksPerNode);
+    int bytes = halve(largest, 128 << 10, channelBytes, steps * 64 / ranksPerNode);
+    return halve(bytes, 32 << 10, channelBytes, steps * 16 / ranksPerNode);
+  }
+
+  /** Halves a chunk that is larger than a limit while the channel has fewer chunks than wanted. */
+  private static int halve(int chunkBytes, int limit, long channelBytes, float wantedChunks) {
+    int bytes = chunkBytes;
+    while (bytes > limit && Math.floorDiv(channelBytes, bytes) < wantedChunks) {
+      bytes /= 2;
+    }
+    return bytes;
   }
 
   /**

@@ -78,6 +78,11 @@ public final class RingSchedule implements Schedule {
     return rings[channel];
   }
 
+  /** {@return the number of elements of a chunk in a full loop} */
+  public long chunkCount() {
+    return chunkCount;
+  }
+
   @Override
   public long loops(int channel) {
     return Math.ceilDiv(end(channel) - begin(channel), ranks * chunkCount);

@@ -16,10 +16,10 @@ public final class TreeSchedule implements Schedule {
   private final int ranks;
   private final long count;
   private final int elementBytes;
-  private final long chunkCount;
-  private final long sliceCount;
+  private final long maxSliceCount;
   private final ChannelDivision division;
   private final Tree[] trees;
+  private final long[] chunkCounts;
 
   /**
    * Creates the schedule of one all-reduce.
@@ -35,13 +35,15 @@ public final class TreeSchedule implements Schedule {
     this.ranks = ranks;
     this.count = count;
     this.elementBytes = elementBytes;
-    this.chunkCount = layout.treeChunkBytes() / elementBytes;
-    this.sliceCount = Math.min(chunkCount, layout.sliceBytes() / elementBytes);
+    this.maxSliceCount = layout.sliceBytes() / elementBytes;
     this.division = new ChannelDivision(layout, false, ranks);
     this.division.divide(count, elementBytes);
     this.trees = new Tree[division.channels()];
+    this.chunkCounts = new long[trees.length];
     for (int channel = 0; channel < trees.length; channel++) {
       trees[channel] = layout.tree(channel, ranks);
+      long bytes = (end(channel) - begin(channel)) * elementBytes;
+      chunkCounts[channel] = layout.treeChunkBytes(ranks, bytes) / elementBytes;
     }
   }
 
@@ -84,9 +86,22 @@ public final class TreeSchedule implements Schedule {
     return trees[channel];
   }
 
+  /**
+   * {@return the number of elements of a channel's chunks; the last one may have fewer}
+   *
+   * @param channel the channel, from 0, less than {@link #channels()}
+   */
+  public long chunkCount(int channel) {
+    return chunkCounts[channel];
+  }
+
+  private long sliceCount(int channel) {
+    return Math.min(chunkCounts[channel], maxSliceCount);
+  }
+
   @Override
   public long loops(int channel) {
-    return Math.ceilDiv(end(channel) - begin(channel), chunkCount);
+    return Math.ceilDiv(end(channel) - begin(channel), chunkCounts[channel]);
   }
 
   @Override
@@ -99,6 +114,8 @@ public final class TreeSchedule implements Schedule {
   public void walk(Consumer<Step> visitor) {
     for (int channel = 0; ranks > 1 && channel < channels(); channel++) {
       List<Move> moves = moves(trees[channel]);
+      long chunkCount = chunkCounts[channel];
+      long sliceCount = sliceCount(channel);
       for (long chunk = begin(channel); chunk < end(channel); chunk += chunkCount) {
         long chunkEnd = Math.min(end(channel), chunk + chunkCount);
         for (long slice = chunk; slice < chunkEnd; slice += sliceCount) {
@@ -115,7 +132,8 @@ public final class TreeSchedule implements Schedule {
 
   private Position position(int channel, long chunk, long slice) {
     return new Position(
-        (int) ((chunk - begin(channel)) / chunkCount), (int) ((slice - chunk) / sliceCount));
+        (int) ((chunk - begin(channel)) / chunkCounts[channel]),
+        (int) ((slice - chunk) / sliceCount(channel)));
   }
 
   /** A step of a rank that is the same for every slice. */
@@ -172,6 +190,8 @@ public final class TreeSchedule implements Schedule {
   @Override
   public long slicesSent(int channel, int rank) {
     long elements = end(channel) - begin(channel);
+    long chunkCount = chunkCounts[channel];
+    long sliceCount = sliceCount(channel);
     long inWholeChunks = elements / chunkCount * Math.ceilDiv(chunkCount, sliceCount);
     return (inWholeChunks + Math.ceilDiv(elements % chunkCount, sliceCount))
         * neighbours(channel, rank);
@@ -179,7 +199,7 @@ public final class TreeSchedule implements Schedule {
 
   @Override
   public long largestSlice(int channel) {
-    return Math.min(end(channel) - begin(channel), sliceCount);
+    return Math.min(end(channel) - begin(channel), sliceCount(channel));
   }
 
   /** Returns the number of ranks to which a rank sends every element. */

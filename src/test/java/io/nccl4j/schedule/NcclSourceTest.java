@@ -93,7 +93,7 @@ class NcclSourceTest {
           .collect(Collectors.joining(" "));
     }
 
-    /** Returns the ring's chunk size, of which a tree's chunk is a part. */
+    /** Returns the ring's chunk size, of which the largest chunk of a tree is a part. */
     private int ringChunkBytes() {
       return !ring && protocol == Protocol.SIMPLE ? 4 * chunkBytes() : chunkBytes();
     }
@@ -200,6 +200,9 @@ class NcclSourceTest {
     extract(enqueue, "    // Ring/Tree channel tuning", "  }", "nccl_channels");
     String traffic = "      int trafficPerByte = ncclFuncTrafficPerByte(task->func";
     extract(enqueue, traffic, "      // Update number of channels", "nccl_division");
+    String treeOfLl128 = "  } else if (info->algorithm == NCCL_ALGO_TREE && info->protocol";
+    extract(
+        enqueue, treeOfLl128, "  } else if (info->func == ncclFuncAllGather", "nccl_tree_chunk");
     extract(source.resolve("graph/trees.cc"), "ncclResult_t ncclGetBtree", null, "nccl_trees");
     Path connect = source.resolve("graph/connect.cc");
     String collNet = "static ncclResult_t connectCollNet";

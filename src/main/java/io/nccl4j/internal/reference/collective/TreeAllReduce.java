@@ -52,7 +52,9 @@ final class TreeAllReduce implements Transfer {
     send = call.send;
     recv = call.recv;
     elementBytes = call.type.bytes();
-    sliceCount = Math.min(layout.treeChunkBytes(), layout.sliceBytes()) / elementBytes;
+    long bytes = (endOfChannel - begin) * elementBytes;
+    int chunkBytes = layout.treeChunkBytes(collective.context().size(), bytes);
+    sliceCount = Math.min(chunkBytes, layout.sliceBytes()) / elementBytes;
     up = begin;
     down = begin;
     end = endOfChannel;
