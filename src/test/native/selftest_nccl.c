@@ -1,5 +1,5 @@
 /*
- * The stand-in's own test, of the behaviour that the Java contract suite relies on. Ranks are threads, each with a
+ * The test of the stand-in's NCCL, of the behaviour that the Java contract suite relies on. Ranks are threads, each with a
  * device, a stream and a communicator. Prints one line per case and stops at the first wrong value; an alarm ends a
  * hang.
  */

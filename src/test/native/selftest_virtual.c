@@ -197,7 +197,7 @@ static void unmapping_under_work(void) {
   atomic_store(&released, true);
   OK(cudaStreamSynchronize(stream));
   OK(cudaStreamDestroy(stream));
-  for (int i = 0; i < 1000 && nccl4j_standin_live("thread") > 0; i++) usleep(1000);
+  for (int i = 0; i < 20000 && nccl4j_standin_live("thread") > 0; i++) usleep(1000);
   CHECK(survives(read_it, base) && !survives(read_it, other));
   OK(cu.unmap(base, GRANULE));
   OK(cu.unreserve(base, GRANULE));

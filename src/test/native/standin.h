@@ -1,9 +1,9 @@
 /*
- * Functions for tests, and declarations shared by the two stand-in libraries.
+ * Functions for tests, and declarations shared by the stand-in's libraries.
  *
  * The first part is the interface for tests: faults on demand, counters, switches (see README.md). The second part is
- * private to libnccl and libcudart of the stand-in: live objects, streams, memory. All names start with
- * nccl4j_standin_, so that no symbol can be mistaken for NVIDIA's.
+ * private to the stand-in's libnccl, libcudart, libcuda and libnvidia-ml: live objects, streams, memory. All names start
+ * with nccl4j_standin_, so that no symbol can be mistaken for NVIDIA's.
  */
 #ifndef NCCL4J_STANDIN_H
 #define NCCL4J_STANDIN_H
@@ -27,7 +27,7 @@
 /* Returns a description. Real libraries do not have this symbol. */
 const char *nccl4j_standin_name(void);
 
-/* Makes the nth call of a nccl or cuda function from now on return `result` and do nothing else; nth 0: every call.
+/* Makes the nth call of a nccl, cuda or cu function from now on return `result` and do nothing else; nth 0: every call.
  * Returns 0, or -1 for an unknown function. */
 int nccl4j_standin_fail(const char *function, int result, int nth);
 
@@ -101,7 +101,7 @@ int64_t nccl4j_standin_param_overlaps(void);
  * (a freed name is read, too), -1 for no such communicator. */
 int nccl4j_standin_comm_name_intact(ncclComm_t comm);
 
-/* ---- private to the two libraries ---- */
+/* ---- private to the libraries ---- */
 
 /* One API function, whose calls are counted and can be made to fail. Registered before main by STANDIN_SITE. */
 struct nccl4j_standin_site {
