@@ -30,8 +30,10 @@ abstract class RecordingsContract {
   abstract BackendUnderTest underTest();
 
   @BeforeEach
-  void needsTwoRanks() {
+  void needsTwoRanksInThisProcess() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    // A recording has the ranks of its own process only.
+    ProcessRank.assumeNone(2);
   }
 
   private static List<RecordedEvent> ofRank(List<RecordedEvent> events, int rank) {
