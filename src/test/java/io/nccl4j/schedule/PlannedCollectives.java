@@ -12,16 +12,24 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.RankThreads;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclConfig;
+import io.nccl4j.rendezvous.FileRendezvous;
+import io.nccl4j.rendezvous.RankInfo;
+import io.nccl4j.rendezvous.Rendezvous;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
 
 /**
- * Enqueues collectives of random sizes, for {@link PlannerTest}: {@code PlannedCollectives
- * OPERATION SEED CALLS}. All ranks are threads of this process. The data has no meaning, and the
+ * Enqueues collectives of random sizes, for {@link PlannerTest}. The data has no meaning, and the
  * emulated CUDA moves none of it.
+ *
+ * <p>With the arguments {@code OPERATION SEED CALLS} all ranks are threads of this process, and
+ * there are several communicators; with {@code OPERATION SEED CALLS RANK RANKS DIRECTORY} this
+ * process is one rank of one communicator.
  */
 public final class PlannedCollectives {
+  private static final int MIN_RANKS = 2;
   private static final int MAX_RANKS = 8;
   private static final List<Integer> MAX_CTAS = List.of(1, 2, 3, 4, 7, 12, 64);
   private static final long MAX_BYTES = 256 << 20;
@@ -46,7 +54,7 @@ public final class PlannedCollectives {
     SplittableRandom random = new SplittableRandom(seed);
     int first = random.nextInt(MAX_CTAS.size());
     List<Run> runs = new ArrayList<>();
-    for (int ranks = 2; ranks <= MAX_RANKS; ranks++) {
+    for (int ranks = MIN_RANKS; ranks <= MAX_RANKS; ranks++) {
       List<Call> planned = new ArrayList<>();
       planned.add(new Call(DataType.UINT8, MAX_BYTES / ranks));
       while (planned.size() < calls) {
@@ -55,6 +63,11 @@ public final class PlannedCollectives {
       runs.add(new Run(ranks, MAX_CTAS.get((first + ranks) % MAX_CTAS.size()), planned));
     }
     return runs;
+  }
+
+  /** Returns the collectives of ranks in separate processes. */
+  static Run run(long seed, int calls, int ranks) {
+    return new Run(ranks, MAX_CTAS.getLast(), runs(seed, calls).get(ranks - MIN_RANKS).calls);
   }
 
   /** Returns a call of a size of any magnitude, often near a whole number of cells. */
@@ -72,21 +85,46 @@ public final class PlannedCollectives {
   /** Enqueues the collectives and halts. */
   public static void main(String[] arguments) {
     Operation operation = Operation.valueOf(arguments[0]);
-    List<Run> runs = runs(Long.parseLong(arguments[1]), Integer.parseInt(arguments[2]));
+    long seed = Long.parseLong(arguments[1]);
+    int calls = Integer.parseInt(arguments[2]);
     try (Backend backend = Backend.nccl()) {
-      for (Run run : runs) {
-        UniqueId id = backend.newUniqueId();
-        RankThreads.run(run.ranks, rank -> enqueue(NcclBackend.of(backend), id, run, operation, rank));
+      if (arguments.length == 3) {
+        runs(seed, calls).forEach(run -> enqueueInThreads(backend, run, operation));
+      } else {
+        RankInfo rank =
+            RankInfo.of(Integer.parseInt(arguments[3]), Integer.parseInt(arguments[4]));
+        Run run = run(seed, calls, rank.size());
+        enqueueInProcess(backend, run, operation, rank, Path.of(arguments[5]));
       }
     }
   }
 
-  private static void enqueue(
-      NcclBackend backend, UniqueId id, Run run, Operation operation, int rank) {
-    CommunicatorConfig device = CommunicatorConfig.defaults().withDevice(rank);
-    NcclConfig config = NcclConfig.of(device).withMaxCtas(run.maxCtas);
-    try (Communicator comm = backend.newCommunicator(id, run.ranks, rank, config);
-        Stream stream = comm.newStream();
+  private static void enqueueInThreads(Backend backend, Run run, Operation operation) {
+    UniqueId id = backend.newUniqueId();
+    RankThreads.run(
+        run.ranks,
+        rank -> {
+          CommunicatorConfig device = CommunicatorConfig.defaults().withDevice(rank);
+          NcclConfig config = NcclConfig.of(device).withMaxCtas(run.maxCtas);
+          try (Communicator comm =
+              NcclBackend.of(backend).newCommunicator(id, run.ranks, rank, config)) {
+            enqueue(comm, run, operation);
+          }
+        });
+  }
+
+  private static void enqueueInProcess(
+      Backend backend, Run run, Operation operation, RankInfo rank, Path directory) {
+    CommunicatorConfig config = CommunicatorConfig.defaults().withDevice(0);
+    Rendezvous rendezvous = FileRendezvous.in(directory, rank);
+    enqueue(rendezvous.newCommunicator(backend, config), run, operation);
+    // Waits until all have enqueued. Networks still wait for the data of the first communicator.
+    rendezvous.newCommunicator(backend, config);
+    Runtime.getRuntime().halt(0);
+  }
+
+  private static void enqueue(Communicator comm, Run run, Operation operation) {
+    try (Stream stream = comm.newStream();
         Buffer data = comm.newBuffer(DataType.INT8, MAX_BYTES)) {
       for (Call call : run.calls) {
         Buffer whole = view(data, call.type, call.count * comm.size());

@@ -13,9 +13,16 @@ import io.nccl4j.schedule.PlannedCollectives.Run;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.FileAttribute;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Timeout;
@@ -23,6 +30,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * Compares the decisions of NCCL's own planner with the schedules: the emulated CUDA writes what
@@ -34,19 +42,68 @@ import org.junit.jupiter.params.provider.EnumSource;
 class PlannerTest {
   private static final int CALLS = Integer.getInteger("test.planner.calls", 150);
 
+  private static final FileAttribute<?> OWNER_ONLY =
+      PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"));
+
   @TempDir private Path folder;
 
   /** The plans of a process. */
   private record Planned(List<Run> runs, List<LoggedOrders> orders, Path file) {}
 
+  /** All ranks are on one host, so they are one node. */
   @ParameterizedTest
   @CsvSource({"RING, LL", "RING, LL128", "RING, SIMPLE", "TREE, LL", "TREE, LL128", "TREE, SIMPLE"})
   void allReducesArePlannedAsPredicted(String algorithm, Protocol protocol) throws Exception {
     Planned planned = plan(Operation.ALL_REDUCE, algorithm, protocol);
-    boolean ring = algorithm.equals("RING");
-    PlanComparison comparison =
-        new PlanComparison(planned.runs, new AllReduces(ring, protocol, planned.orders));
-    compare(planned, comparison, "all-reduce, " + algorithm + ", " + protocol);
+    List<Layout> layouts = new ArrayList<>();
+    for (int i = 0; i < planned.runs.size(); i++) {
+      LoggedOrders orders = planned.orders.get(i);
+      layouts.add(
+          Layout.defaults()
+              .withProtocol(protocol)
+              .withChannels(orders.rings().size())
+              .withRingOrders(orders.rings())
+              .withTreeOrders(orders.trees())
+              .withNodes(planned.runs.get(i).ranks(), TreePattern.TREE));
+    }
+    compare(
+        planned.file,
+        new PlanComparison(planned.runs, new AllReduces(algorithm.equals("RING"), layouts)),
+        "all-reduce, " + algorithm + ", " + protocol);
+  }
+
+  /** Each rank is a process that appears to be on a host of its own. */
+  @ParameterizedTest
+  @ValueSource(ints = {3, 4, 5, 8})
+  void treesOfSeveralHostsArePlannedAsPredicted(int ranks) throws Exception {
+    long seed = Seed.random("hosts" + ranks).nextLong();
+    Path meet = Files.createDirectory(folder.resolve("meet"), OWNER_ONLY);
+    Path plan = folder.resolve("plan");
+    try (ExecutorService threads = Executors.newVirtualThreadPerTaskExecutor()) {
+      List<Future<FinishedProgram>> programs = new ArrayList<>();
+      for (int rank = 0; rank < ranks; rank++) {
+        Map<String, String> environment = environment("TREE", Protocol.LL128);
+        environment.put("NCCL_HOSTID", "host" + rank);
+        environment.put("NCCL_NET", "Socket");
+        environment.put("NCCL_SOCKET_IFNAME", "lo");
+        List<String> command =
+            command(Operation.ALL_REDUCE, seed, "" + rank, "" + ranks, "" + meet);
+        programs.add(threads.submit(() -> FinishedProgram.run(environment, command)));
+      }
+      for (Future<FinishedProgram> program : programs) {
+        assertEquals(0, program.get().status(), program.get()::output);
+      }
+    }
+    Run run = PlannedCollectives.run(seed, CALLS, ranks);
+    Layout layout =
+        Layout.defaults()
+            .withProtocol(Protocol.LL128)
+            .withChannels(PlanComparison.mostChannels(plan))
+            .withNodes(1, TreePattern.TREE);
+    compare(
+        plan,
+        new PlanComparison(List.of(run), new AllReduces(false, List.of(layout))),
+        "all-reduce, TREE, LL128, " + ranks + " hosts");
   }
 
   /**
@@ -59,48 +116,55 @@ class PlannerTest {
     Planned planned = plan(operation, "RING", Protocol.SIMPLE);
     PlanComparison comparison =
         new PlanComparison(planned.runs, new Rings(operation, planned.orders));
-    compare(planned, comparison, operation.method() + ", RING, SIMPLE");
+    compare(planned.file, comparison, operation.method() + ", RING, SIMPLE");
   }
 
-  private static void compare(Planned planned, PlanComparison comparison, String title)
+  private static void compare(Path plan, PlanComparison comparison, String title)
       throws IOException {
-    try (Stream<String> lines = Files.lines(planned.file)) {
+    try (Stream<String> lines = Files.lines(plan)) {
       lines.forEach(comparison::accept);
     }
     System.out.printf("%s: %s%n", title, comparison.summary());
     assertEquals(0, comparison.different(), () -> comparison.notes() + Seed.hint());
-    assertEquals((long) planned.runs.size() * CALLS, comparison.collectives());
+    assertEquals(comparison.expectedCollectives(), comparison.collectives());
   }
 
   private Planned plan(Operation operation, String algorithm, Protocol protocol) throws Exception {
     long seed = Seed.random(operation + algorithm + protocol).nextLong();
-    Path plan = folder.resolve("plan");
-    Path log = folder.resolve("log");
-    Map<String, String> environment =
-        Map.of(
-            "NCCL_ALGO", algorithm,
-            "NCCL_PROTO", protocol.name(),
-            "NCCL_MAX_P2P_NCHANNELS", "1",
-            "NCCL_DEBUG", "INFO",
-            "NCCL_DEBUG_SUBSYS", "INIT",
-            "NCCL_DEBUG_FILE", log.toString(),
-            "NCCL4J_STANDIN_DEVICES", "8",
-            "NCCL4J_STANDIN_PLAN", plan.toString(),
-            "NCCL4J_STANDIN_PLAN_ONLY", "1");
     FinishedProgram program =
-        FinishedProgram.run(
-            environment,
-            FinishedProgram.java(
-                "-Dio.nccl4j.nccl.library=" + Requirement.library("nccl"),
-                "-Dio.nccl4j.cudart.library=" + Requirement.library("cudart"),
-                PlannedCollectives.class.getName(),
-                operation.name(),
-                Long.toString(seed),
-                Integer.toString(CALLS)));
+        FinishedProgram.run(environment(algorithm, protocol), command(operation, seed));
     assertEquals(0, program.status(), program::output);
     List<Run> runs = PlannedCollectives.runs(seed, CALLS);
     List<Integer> sizes = runs.stream().map(Run::ranks).toList();
-    return new Planned(runs, LoggedOrders.of(Files.readAllLines(log), sizes), plan);
+    List<String> log = Files.readAllLines(folder.resolve("log"));
+    return new Planned(runs, LoggedOrders.of(log, sizes), folder.resolve("plan"));
+  }
+
+  private Map<String, String> environment(String algorithm, Protocol protocol) {
+    Map<String, String> environment = new HashMap<>();
+    environment.put("NCCL_ALGO", algorithm);
+    environment.put("NCCL_PROTO", protocol.name());
+    environment.put("NCCL_MAX_P2P_NCHANNELS", "1");
+    environment.put("NCCL_DEBUG", "INFO");
+    environment.put("NCCL_DEBUG_SUBSYS", "INIT");
+    environment.put("NCCL_DEBUG_FILE", folder.resolve("log").toString());
+    environment.put("NCCL4J_STANDIN_DEVICES", "8");
+    environment.put("NCCL4J_STANDIN_PLAN", folder.resolve("plan").toString());
+    environment.put("NCCL4J_STANDIN_PLAN_ONLY", "1");
+    return environment;
+  }
+
+  private static List<String> command(Operation operation, long seed, String... rank) {
+    List<String> command =
+        FinishedProgram.java(
+            "-Dio.nccl4j.nccl.library=" + Requirement.library("nccl"),
+            "-Dio.nccl4j.cudart.library=" + Requirement.library("cudart"),
+            PlannedCollectives.class.getName(),
+            operation.name(),
+            Long.toString(seed),
+            Integer.toString(CALLS));
+    command.addAll(List.of(rank));
+    return command;
   }
 
   /** Returns the ranks of a ring in order, beginning with one. */
@@ -111,19 +175,12 @@ class PlannerTest {
         .toList();
   }
 
-  /** All-reduces on one host: all ranks are one node. */
-  private record AllReduces(boolean ring, Protocol protocol, List<LoggedOrders> orders)
+  /** All-reduces, with the layout of each run. */
+  private record AllReduces(boolean ring, List<Layout> layouts)
       implements PlanComparison.Prediction {
     @Override
     public String of(int number, Run run, Call call, PlanLine line) {
-      LoggedOrders logged = orders.get(number);
-      Layout layout =
-          Layout.defaults()
-              .withProtocol(protocol)
-              .withChannels(logged.rings().size())
-              .withRingOrders(logged.rings())
-              .withTreeOrders(logged.trees())
-              .withNodes(run.ranks(), TreePattern.TREE);
+      Layout layout = layouts.get(number);
       int elementBytes = call.type().bytes();
       return ring
           ? ofRing(new RingSchedule(layout, run.ranks(), call.count(), elementBytes), call, line)
@@ -159,7 +216,7 @@ class PlannerTest {
           .formatted(
               planned(call.type()),
               ring ? "RING" : "TREE",
-              protocol,
+              layouts.getFirst().protocol(),
               schedule.channels() - 1,
               schedule.begin(channel),
               schedule.end(channel) - schedule.begin(channel),
