@@ -46,14 +46,16 @@ record LoggedOrders(List<List<Integer>> rings, List<List<Integer>> trees) {
       MatchResult line = lines.next();
       channels = Integer.parseInt(line.group(2));
       orders.add(
-          Pattern.compile(" +").splitAsStream(line.group(3).strip()).map(Integer::valueOf).toList());
+          Pattern.compile(" +")
+              .splitAsStream(line.group(3).strip())
+              .map(Integer::valueOf)
+              .toList());
     }
     return orders;
   }
 
   /** Returns the ranks of each channel from the root down. */
-  private static List<List<Integer>> chains(
-      Iterator<MatchResult> lines, int channels, int ranks) {
+  private static List<List<Integer>> chains(Iterator<MatchResult> lines, int channels, int ranks) {
     int[][] children = new int[channels][ranks];
     int[] roots = new int[channels];
     for (int i = 0; i < ranks; i++) {

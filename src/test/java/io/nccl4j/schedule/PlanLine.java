@@ -16,13 +16,13 @@ record PlanLine(Map<String, String> values) {
   private static final Pattern COMMA = Pattern.compile(",");
 
   static PlanLine parse(String line) {
-    String[] words = BLANK.split(line);
-    if (words.length % 2 != 0) {
+    List<String> words = BLANK.splitAsStream(line).toList();
+    if (words.size() % 2 != 0) {
       throw new IllegalArgumentException("a key has no value: " + line);
     }
     Map<String, String> values = new HashMap<>();
-    for (int i = 0; i < words.length; i += 2) {
-      values.put(words[i], words[i + 1]);
+    for (int i = 0; i < words.size(); i += 2) {
+      values.put(words.get(i), words.get(i + 1));
     }
     return new PlanLine(values);
   }

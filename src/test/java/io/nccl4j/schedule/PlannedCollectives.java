@@ -31,6 +31,7 @@ import java.util.SplittableRandom;
 public final class PlannedCollectives {
   private static final int MIN_RANKS = 2;
   private static final int MAX_RANKS = 8;
+  private static final List<DataType> TYPES = List.of(DataType.values());
   private static final List<Integer> MAX_CTAS = List.of(1, 2, 3, 4, 7, 12, 64);
   private static final long MAX_BYTES = 256 << 20;
 
@@ -49,7 +50,9 @@ public final class PlannedCollectives {
 
   private PlannedCollectives() {}
 
-  /** Returns the same collectives for the same arguments; the first of each run uses all channels. */
+  /**
+   * Returns the same collectives for the same arguments; the first of each run uses all channels.
+   */
   static List<Run> runs(long seed, int calls) {
     SplittableRandom random = new SplittableRandom(seed);
     int first = random.nextInt(MAX_CTAS.size());
@@ -72,11 +75,11 @@ public final class PlannedCollectives {
 
   /** Returns a call of a size of any magnitude, often near a whole number of cells. */
   private static Call call(SplittableRandom random, int ranks) {
-    DataType type = DataType.values()[random.nextInt(DataType.values().length)];
+    DataType type = TYPES.get(random.nextInt(TYPES.size()));
     long max = MAX_BYTES / ranks / type.bytes();
-    long count = (long) Math.pow(max, random.nextDouble());
+    long count = (long) Math.pow((double) max, random.nextDouble());
     if (random.nextInt(3) == 0) {
-      long cell = CELL_BYTES / type.bytes() >> random.nextInt(3);
+      long cell = (CELL_BYTES / type.bytes()) >> random.nextInt(3);
       count = Math.ceilDiv(count, cell) * cell + random.nextInt(-1, 2);
     }
     return new Call(type, Math.clamp(count, 1, max));
@@ -91,8 +94,7 @@ public final class PlannedCollectives {
       if (arguments.length == 3) {
         runs(seed, calls).forEach(run -> enqueueInThreads(backend, run, operation));
       } else {
-        RankInfo rank =
-            RankInfo.of(Integer.parseInt(arguments[3]), Integer.parseInt(arguments[4]));
+        RankInfo rank = RankInfo.of(Integer.parseInt(arguments[3]), Integer.parseInt(arguments[4]));
         Run run = run(seed, calls, rank.size());
         enqueueInProcess(backend, run, operation, rank, Path.of(arguments[5]));
       }
