@@ -34,7 +34,7 @@ class EmulatedBitsTest {
     "Ring, LL", "Ring, LL128", "Ring, Simple", "Tree, LL", "Tree, LL128", "Tree, Simple",
   })
   void allReducesHavePredictedBits(String algorithm, String protocol) throws Exception {
-    Map<String, String> variables = EmulatedNccl.build(4);
+    Map<String, String> variables = EmulatedNccl.environment(4);
     variables.put("NCCL_MAX_CTAS", "2");
     variables.put("NCCL_NVLS_ENABLE", "0");
     variables.put(Prediction.ALGORITHM, algorithm);
@@ -53,7 +53,7 @@ class EmulatedBitsTest {
 
   @Test
   void collectivesOfTwoProcessesHaveTheBitsOfTheReference() throws Exception {
-    Map<String, String> variables = EmulatedNccl.build(2);
+    Map<String, String> variables = EmulatedNccl.environment(2);
     variables.put("NCCL_MAX_CTAS", "2");
     Step.Command[] ranks = new Step.Command[2];
     for (int rank = 0; rank < ranks.length; rank++) {
