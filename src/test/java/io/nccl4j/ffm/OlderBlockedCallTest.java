@@ -39,7 +39,8 @@ class OlderBlockedCallTest {
     StandIn.connect(true);
     try (Backend backend = Backend.nccl();
         LogLines log = new LogLines(NcclCommunicator.class)) {
-      List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, CONFIG);
+      List<Communicator> ranks =
+          Pair.created(() -> backend.newCommunicators(new int[] {0, 1}, CONFIG));
       Communicator comm = ranks.getFirst();
       String nccl = VersionReport.load().nccl();
       try (Stream stream = comm.newStream();
