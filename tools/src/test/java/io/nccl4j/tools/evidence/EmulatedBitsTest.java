@@ -31,7 +31,12 @@ class EmulatedBitsTest {
   /** With two channels, the smaller count is on one channel and the larger one on both. */
   @ParameterizedTest
   @CsvSource({
-    "Ring, LL", "Ring, LL128", "Ring, Simple", "Tree, LL", "Tree, LL128", "Tree, Simple",
+    "Ring, LL",
+    "Ring, LL128",
+    "Ring, Simple",
+    "Tree, LL",
+    "Tree, LL128",
+    "Tree, Simple",
   })
   void allReducesHavePredictedBits(String algorithm, String protocol) throws Exception {
     Map<String, String> variables = EmulatedNccl.environment(4);
