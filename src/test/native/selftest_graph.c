@@ -98,6 +98,8 @@ static void wait_for_gate(void *gate) {
   while (!atomic_load((atomic_bool *)gate)) nap();
 }
 
+static void count_arrival(void *count) { atomic_fetch_add((atomic_int *)count, 1); }
+
 static cudaGraphExec_t instantiate(cudaGraph_t graph) {
   cudaGraphExec_t exec;
   OK(cudaGraphInstantiate(&exec, graph, 0));
@@ -173,6 +175,28 @@ static void order_of_launches(void) {
   SAME(1, atomic_load(&most_inside));
   OK(cudaStreamDestroy(stream));
   OK(cudaStreamDestroy(other));
+}
+
+/* A launch that a failed stream skips still separates the launches before and after it. */
+static void skipped_launch(void) {
+  static atomic_int arrived;
+  static atomic_bool gate;
+  cudaStream_t streams[] = {stream_new(), stream_new(), stream_new()};
+  begin_capture(streams[0]);
+  OK(cudaLaunchHostFunc(streams[0], count_arrival, &arrived));
+  OK(cudaLaunchHostFunc(streams[0], wait_for_gate, &gate));
+  cudaGraphExec_t exec = end_capture(streams[0]);
+  SAME(0, nccl4j_standin_fail_stream(streams[1], cudaErrorLaunchFailure));
+  for (int i = 0; i < 3; i++) OK(cudaGraphLaunch(exec, streams[i]));
+  while (atomic_load(&arrived) == 0) nap();
+  for (int i = 0; i < 10; i++) nap();
+  SAME(1, atomic_load(&arrived));
+  atomic_store(&gate, true);
+  OK(cudaStreamSynchronize(streams[0]));
+  OK(cudaStreamSynchronize(streams[2]));
+  SAME(2, atomic_load(&arrived));
+  OK(cudaGraphExecDestroy(exec));
+  for (int i = 0; i < 3; i++) OK(cudaStreamDestroy(streams[i]));
 }
 
 /* A graph built by hand: 1 before 2 before 3, in spite of the order in which the nodes were added. */
@@ -484,6 +508,7 @@ int main(void) {
   nccl4j_standin_kernel("nccl4j_test_meet", meet);
   branches();
   order_of_launches();
+  skipped_launch();
   building();
   event_nodes();
   edges_on_beginnings();

@@ -222,7 +222,10 @@ static void run_end(void *execution) {
     const struct nccl4j_standin_work *work = r->exec->steps[i].body->work;
     if (work->end) work->end(r->executions[i]);
   }
-  if (!r->ran) completion_signal(r->done, r->error);
+  if (!r->ran) { /* skipped, but later launches still wait for earlier ones */
+    if (r->previous) completion_wait(r->previous);
+    completion_signal(r->done, r->error);
+  }
   completion_put(r->done);
   completion_put(r->previous);
   pthread_mutex_destroy(&r->lock);
