@@ -4,6 +4,7 @@
 #include "kernels/kernel.h"
 
 #include <cuda.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,6 +176,33 @@ static void order_of_launches(void) {
   SAME(1, atomic_load(&most_inside));
   OK(cudaStreamDestroy(stream));
   OK(cudaStreamDestroy(other));
+}
+
+struct launches {
+  cudaGraphExec_t exec;
+  cudaStream_t stream;
+};
+
+static void *launch_often(void *argument) {
+  const struct launches *l = argument;
+  for (int i = 0; i < 5000; i++) OK(cudaGraphLaunch(l->exec, l->stream));
+  return NULL;
+}
+
+/* Threads that launch one executable graph in one stream: each launch waits for the one before it in the stream. */
+static void launches_of_threads(void) {
+  cudaGraph_t graph;
+  cudaGraphNode_t empty;
+  pthread_t threads[4];
+  OK(cudaGraphCreate(&graph, 0));
+  OK(cudaGraphAddEmptyNode(&empty, graph, NULL, 0));
+  struct launches l = {instantiate(graph), stream_new()};
+  OK(cudaGraphDestroy(graph));
+  for (int i = 0; i < 4; i++) OK(pthread_create(&threads[i], NULL, launch_often, &l));
+  for (int i = 0; i < 4; i++) OK(pthread_join(threads[i], NULL));
+  OK(cudaStreamSynchronize(l.stream));
+  OK(cudaGraphExecDestroy(l.exec));
+  OK(cudaStreamDestroy(l.stream));
 }
 
 /* A launch that a failed stream skips still separates the launches before and after it. */
@@ -508,6 +536,7 @@ int main(void) {
   nccl4j_standin_kernel("nccl4j_test_meet", meet);
   branches();
   order_of_launches();
+  launches_of_threads();
   skipped_launch();
   building();
   event_nodes();

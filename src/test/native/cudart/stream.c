@@ -167,9 +167,9 @@ cudaError_t nccl4j_standin_enqueue(stream_t *s, const struct nccl4j_standin_work
     if (captured || error != cudaSuccess) return error;
   }
   struct item *i = malloc(sizeof *i);
-  *i = (struct item){work, spec, work->begin ? work->begin(spec) : spec, NULL};
-  pthread_mutex_lock(&streams_lock);
+  pthread_mutex_lock(&streams_lock); /* which begin may not take: executions begin in the order of the queue */
   cudaError_t error = push_legacy_order(s);
+  *i = (struct item){work, spec, work->begin ? work->begin(spec) : spec, NULL};
   if (error == cudaSuccess) error = push_item(s, i);
   pthread_mutex_unlock(&streams_lock);
   if (error != cudaSuccess) item_free(i); /* may wait for another stream, which must not need the lock */
