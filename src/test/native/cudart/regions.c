@@ -46,7 +46,8 @@ struct region *region_from(const void *pointer) {
 
 bool region_overlaps(const void *pointer, size_t bytes) {
   const struct region *r = region_from(pointer);
-  return r && (uintptr_t)r->base < (uintptr_t)pointer + bytes;
+  uintptr_t base = r ? (uintptr_t)r->base : 0, start = (uintptr_t)pointer;
+  return r && (base < start || base - start < bytes); /* without start + bytes, which may overflow */
 }
 
 void region_insert(struct region r) {
@@ -97,17 +98,20 @@ static bool usable(const struct region *r, int device) {
 
 /* Mappings of cuMemMap side by side are one range to their users; other allocations side by side are not. */
 bool nccl4j_standin_usable(const void *pointer, size_t bytes, int device) {
-  const char *start = pointer, *end = start + bytes, *at = start;
+  const char *at = pointer;
+  size_t left = bytes;
   bool continues = true;
   pthread_mutex_lock(&regions_lock);
-  while (at < end) {
+  while (left > 0) {
     const struct region *r = region_at(at);
-    if (!r || !usable(r, device) || (at > start && !(continues && r->origin == BY_MAP))) break;
+    if (!r || !usable(r, device) || (left < bytes && !(continues && r->origin == BY_MAP))) break;
     continues = r->origin == BY_MAP;
-    at = r->base + r->bytes;
+    size_t some = r->bytes - (size_t)(at - r->base);
+    left -= some < left ? some : left;
+    at += some;
   }
   pthread_mutex_unlock(&regions_lock);
-  return at >= end;
+  return left == 0;
 }
 
 bool nccl4j_standin_reachable(const void *pointer, size_t bytes) { return nccl4j_standin_usable(pointer, bytes, -1); }
