@@ -211,6 +211,8 @@ int nccl4j_standin_driver(void);
 bool nccl4j_standin_reachable(const void *pointer, size_t bytes);
 /* The same for kernels of one device: other devices' memory needs peer access, a mapping of cuMemMap cuMemSetAccess. */
 bool nccl4j_standin_usable(const void *pointer, size_t bytes, int device);
+/* Whether kernels of one device may write to these bytes; device -1: whether any device may. */
+bool nccl4j_standin_writable(const void *pointer, size_t bytes, int device);
 /* Returns the device of an allocation, -1 for pinned or managed memory, -2 for an unknown pointer. */
 int nccl4j_standin_memory_device(const void *pointer);
 cudaError_t nccl4j_standin_allocate(void **pointer, size_t bytes, int device);
