@@ -12,6 +12,7 @@
 /* The numbers of NCCL's functions, which the library does not export. */
 #include "kernels/function.c"
 
+#include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -405,6 +406,27 @@ static inline void *device_memory(size_t bytes) {
   void *memory;
   CHECK(cudaMalloc(&memory, bytes + 64) == cudaSuccess);
   return memory;
+}
+
+static inline void *driver_function(const char *name) {
+  void *function;
+  CHECK(cudaGetDriverEntryPointByVersion(name, &function, 13000, cudaEnableDefault, NULL) == cudaSuccess);
+  return function;
+}
+
+/* Maps memory that device 0 may read only; it stays until the process ends. */
+static inline void *read_only_memory(void) {
+  const size_t bytes = 2 << 20;
+  CUmemLocation device = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = device};
+  CUmemAccessDesc access = {.location = device, .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
+  CUmemGenericAllocationHandle handle;
+  CUdeviceptr base;
+  CHECK(((__typeof__(cuMemCreate) *)driver_function("cuMemCreate"))(&handle, bytes, &properties, 0) == 0);
+  CHECK(((__typeof__(cuMemAddressReserve) *)driver_function("cuMemAddressReserve"))(&base, bytes, 0, 0, 0) == 0);
+  CHECK(((__typeof__(cuMemMap) *)driver_function("cuMemMap"))(base, bytes, 0, handle, 0) == 0);
+  CHECK(((__typeof__(cuMemSetAccess) *)driver_function("cuMemSetAccess"))(base, bytes, &access, 1) == 0);
+  return (void *)(uintptr_t)base;
 }
 
 #endif

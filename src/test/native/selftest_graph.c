@@ -4,6 +4,7 @@
 #include "kernels/kernel.h"
 
 #include <cuda.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,8 @@ static void wait_for_gate(void *gate) {
   while (!atomic_load((atomic_bool *)gate)) nap();
 }
 
+static void count_arrival(void *count) { atomic_fetch_add((atomic_int *)count, 1); }
+
 static cudaGraphExec_t instantiate(cudaGraph_t graph) {
   cudaGraphExec_t exec;
   OK(cudaGraphInstantiate(&exec, graph, 0));
@@ -173,6 +176,55 @@ static void order_of_launches(void) {
   SAME(1, atomic_load(&most_inside));
   OK(cudaStreamDestroy(stream));
   OK(cudaStreamDestroy(other));
+}
+
+struct launches {
+  cudaGraphExec_t exec;
+  cudaStream_t stream;
+};
+
+static void *launch_often(void *argument) {
+  const struct launches *l = argument;
+  for (int i = 0; i < 5000; i++) OK(cudaGraphLaunch(l->exec, l->stream));
+  return NULL;
+}
+
+/* Threads that launch one executable graph in one stream: each launch waits for the one before it in the stream. */
+static void launches_of_threads(void) {
+  cudaGraph_t graph;
+  cudaGraphNode_t empty;
+  pthread_t threads[4];
+  OK(cudaGraphCreate(&graph, 0));
+  OK(cudaGraphAddEmptyNode(&empty, graph, NULL, 0));
+  struct launches l = {instantiate(graph), stream_new()};
+  OK(cudaGraphDestroy(graph));
+  for (int i = 0; i < 4; i++) OK(pthread_create(&threads[i], NULL, launch_often, &l));
+  for (int i = 0; i < 4; i++) OK(pthread_join(threads[i], NULL));
+  OK(cudaStreamSynchronize(l.stream));
+  OK(cudaGraphExecDestroy(l.exec));
+  OK(cudaStreamDestroy(l.stream));
+}
+
+/* A launch that a failed stream skips still separates the launches before and after it. */
+static void skipped_launch(void) {
+  static atomic_int arrived;
+  static atomic_bool gate;
+  cudaStream_t streams[] = {stream_new(), stream_new(), stream_new()};
+  begin_capture(streams[0]);
+  OK(cudaLaunchHostFunc(streams[0], count_arrival, &arrived));
+  OK(cudaLaunchHostFunc(streams[0], wait_for_gate, &gate));
+  cudaGraphExec_t exec = end_capture(streams[0]);
+  SAME(0, nccl4j_standin_fail_stream(streams[1], cudaErrorLaunchFailure));
+  for (int i = 0; i < 3; i++) OK(cudaGraphLaunch(exec, streams[i]));
+  while (atomic_load(&arrived) == 0) nap();
+  for (int i = 0; i < 10; i++) nap();
+  SAME(1, atomic_load(&arrived));
+  atomic_store(&gate, true);
+  OK(cudaStreamSynchronize(streams[0]));
+  OK(cudaStreamSynchronize(streams[2]));
+  SAME(2, atomic_load(&arrived));
+  OK(cudaGraphExecDestroy(exec));
+  for (int i = 0; i < 3; i++) OK(cudaStreamDestroy(streams[i]));
 }
 
 /* A graph built by hand: 1 before 2 before 3, in spite of the order in which the nodes were added. */
@@ -399,7 +451,7 @@ static void refused_captures(void) {
   OK(cudaEventDestroy(never_recorded));
 }
 
-/* A launch in a capture is a child graph; stream memory operations are nodes. */
+/* A launch in a capture is a child graph, also the second launch of the same graph; stream memory operations are nodes. */
 static void nested_graphs(void) {
   CUresult (*write32)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
   static atomic_int number;
@@ -414,7 +466,7 @@ static void nested_graphs(void) {
   cudaGraphExec_t child = end_capture(stream);
   begin_capture(stream);
   OK(cudaLaunchHostFunc(stream, append_digit, &digits[0]));
-  OK(cudaGraphLaunch(child, stream));
+  for (int i = 0; i < 2; i++) OK(cudaGraphLaunch(child, stream));
   OK(write32(stream, (CUdeviceptr)word, 77, 0));
   cudaGraphExec_t parent = end_capture(stream);
   OK(cudaGraphExecDestroy(child));
@@ -424,7 +476,7 @@ static void nested_graphs(void) {
     OK(cudaStreamSynchronize(stream));
     SAME(77, *word);
   }
-  SAME(1212, atomic_load(&number));
+  SAME(122122, atomic_load(&number));
   OK(cudaGraphExecDestroy(parent));
   OK(cudaFreeHost(word));
   OK(cudaStreamDestroy(stream));
@@ -484,6 +536,8 @@ int main(void) {
   nccl4j_standin_kernel("nccl4j_test_meet", meet);
   branches();
   order_of_launches();
+  launches_of_threads();
+  skipped_launch();
   building();
   event_nodes();
   edges_on_beginnings();

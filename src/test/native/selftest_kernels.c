@@ -399,6 +399,39 @@ static void *poll_kernel(void *state) {
   return NULL;
 }
 
+/* A kernel fails if its output may not be written. */
+static void test_read_only_output(void) {
+  for (int protocol = LL; protocol <= SIMPLE; protocol++) {
+    struct test t = {.function = a_function(BROADCAST, RING, (enum protocol)protocol),
+                     .ranks = 2,
+                     .channels = 1,
+                     .count = 8,
+                     .grains = 1};
+    struct world *w = world_new(2, 1);
+    uintptr_t remote[RANKS_MOST];
+    struct buffers b, read_only;
+    allocate(&t, &b);
+    read_only = b;
+    read_only.output[0] = read_only_memory();
+    struct kernel *kernel = launch_of(&t, w, &read_only, 0, remote);
+    CHECK(kernel_poll(kernel) == KERNEL_FAILED);
+    kernel_free(kernel);
+    release(&t, &b);
+    world_free(w);
+  }
+  static const char single[] = "oneRankReduceI13FuncPreMulSumIiE";
+  struct kernel_shape shape = {.grid = {1, 1, 1}, .block = {32, 1, 1}};
+  void *to = read_only_memory(), *from = to, *buffer;
+  size_t count = 1;
+  uint64_t argument = 1;
+  bool is_address = false;
+  size_t bytes = kernel_gather(single, (void *[]){&to, &from, &count, &argument, &is_address}, &buffer);
+  struct kernel *kernel = kernel_new(single, &shape, buffer, bytes, 0);
+  CHECK(kernel_poll(kernel) == KERNEL_FAILED);
+  kernel_free(kernel);
+  free(buffer);
+}
+
 static void test_threads(void) {
   for (int protocol = LL; protocol <= SIMPLE; protocol++) {
     struct test t = {.function = a_function(ALL_REDUCE, RING, (enum protocol)protocol),
@@ -436,6 +469,7 @@ int main(void) {
   test_small_slices();
   test_registered();
   test_registered_without_data();
+  test_read_only_output();
   test_threads();
   printf("kernels: passed\n");
   return 0;

@@ -147,7 +147,8 @@ static void host_and_managed_memory(void) {
   CHECK(cudaHostGetDevicePointer(&device, pageable, 0) == cudaErrorInvalidValue);
   OK(cudaHostRegister(pageable, sizeof pageable, cudaHostRegisterMapped | cudaHostRegisterPortable));
   CHECK(cudaHostRegister(pageable + 4999, 10, cudaHostRegisterMapped) == cudaErrorHostMemoryAlreadyRegistered);
-  CHECK(nccl4j_standin_reachable(pageable, sizeof pageable));
+  CHECK(cudaHostRegister(pageable, SIZE_MAX, cudaHostRegisterMapped) == cudaErrorHostMemoryAlreadyRegistered);
+  CHECK(nccl4j_standin_reachable(pageable, sizeof pageable) && !nccl4j_standin_reachable(pageable, SIZE_MAX));
   OK(cudaHostGetDevicePointer(&device, pageable + 7, 0));
   CHECK(device == pageable + 7);
   OK(cudaHostGetFlags(&flags, pageable));
@@ -187,6 +188,8 @@ static void zeroing(void) {
   OK(cudaMemset(memory + 100, 0, 3 * MIB));
   OK(cudaMemset(memory + 200, 1, 300));
   OK(cudaMemset(memory + 200, 0, 300));
+  CHECK(cudaMemset(memory, 0, SIZE_MAX) == cudaErrorInvalidValue);
+  CHECK(cudaMemset(memory + 1, 0, SIZE_MAX) == cudaErrorInvalidValue);
   for (size_t i = 0; i < 4 * MIB; i++) CHECK(memory[i] == (i < 100 || i >= 100 + 3 * MIB));
   OK(cudaFree(memory));
 }

@@ -7,7 +7,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define SAME(expected, actual)                                                                     \
   do {                                                                                             \
@@ -105,7 +104,6 @@ static void types(void) {
 }
 
 int main(void) {
-  alarm(60);
   version();
   symbols();
   configurations();

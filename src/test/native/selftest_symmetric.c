@@ -344,7 +344,8 @@ static void test_plain_memory(void) {
     output[r] = device_memory(400);
     for (int i = 0; i < 100; i++) input[r][i] = value_at(r, (size_t)i);
   }
-  for (int freed = 0; freed < 2; freed++) {
+  for (int refused = 0; refused < 3; refused++) { /* read-only output, freed input */
+    void *read_only = refused == 1 ? read_only_memory() : NULL;
     for (int r = 0; r < 2; r++) {
       _Alignas(16) char bytes[1024] = {0};
       struct symmetric_arguments arguments = {.rank = r,
@@ -360,7 +361,7 @@ static void test_plain_memory(void) {
       struct range range = {0, 0xffff};
       struct work work = {.count = 100,
                           .input = (size_t)(uintptr_t)input[r],
-                          .output = (size_t)(uintptr_t)output[r],
+                          .output = (size_t)(uintptr_t)(read_only ? read_only : output[r]),
                           .first_block = 0xffff};
       memcpy(bytes, &arguments, sizeof arguments);
       memcpy(bytes + sizeof arguments, &range, sizeof range);
@@ -368,18 +369,16 @@ static void test_plain_memory(void) {
       struct kernel_shape shape = {.grid = {1, 1, 1}, .block = {512, 1, 1}};
       kernels[r] = kernel_new(names[ALL_REDUCES][0], &shape, bytes, sizeof arguments + 16 + sizeof work, 0);
     }
-    if (!freed) {
+    if (refused == 0) {
       run_all(kernels, 2, 4, NULL, NULL);
-      for (int r = 0; r < 2; r++) {
+      for (int r = 0; r < 2; r++)
         for (int i = 0; i < 100; i++) CHECK(output[r][i] == expected(ALL_REDUCES, 2, r, 100, (size_t)i));
-        CHECK(cudaFree(input[r]) == cudaSuccess);
-      }
       continue;
     }
     for (int r = 0; r < 2; r++) {
       CHECK(kernel_poll(kernels[r]) == KERNEL_FAILED);
       kernel_free(kernels[r]);
-      CHECK(cudaFree(output[r]) == cudaSuccess);
+      CHECK(cudaFree(refused == 1 ? input[r] : output[r]) == cudaSuccess);
     }
   }
   unmap_windows(2);

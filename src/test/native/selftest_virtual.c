@@ -205,12 +205,52 @@ static void unmapping_under_work(void) {
   OK(cu.release(second));
 }
 
+/* Memory that is mapped for reading only refuses what writes to it. */
+static void read_only_memory(void) {
+  __typeof__(cuStreamWriteValue32) *write32 = entry("cuStreamWriteValue32", 11070);
+  __typeof__(cuStreamWriteValue64) *write64 = entry("cuStreamWriteValue64", 11070);
+  __typeof__(cuStreamWaitValue32) *wait32 = entry("cuStreamWaitValue32", 11070);
+  CUmemAllocationProp properties = on_device(0);
+  CUmemAccessDesc reader = access_of(CU_MEM_LOCATION_TYPE_DEVICE, 0, CU_MEM_ACCESS_FLAGS_PROT_READ);
+  CUmemGenericAllocationHandle handle;
+  CUdeviceptr base;
+  cudaStream_t stream;
+  char bytes[8] = {1};
+  OK(cudaSetDevice(0));
+  OK(cudaStreamCreate(&stream));
+  OK(cu.create(&handle, GRANULE, &properties, 0));
+  OK(cu.reserve(&base, GRANULE, 0, 0, 0));
+  OK(cu.map(base, GRANULE, 0, handle, 0));
+  OK(cu.access(base, GRANULE, &reader, 1));
+  void *memory = (void *)(uintptr_t)base, *to[] = {memory};
+  const void *from[] = {bytes};
+  size_t sizes[] = {8}, first[] = {0};
+  struct cudaMemcpyAttributes attributes = {.srcAccessOrder = cudaMemcpySrcAccessOrderStream};
+  CHECK(nccl4j_standin_usable(memory, GRANULE, 0) && !nccl4j_standin_writable(memory, GRANULE, 0));
+  CHECK(cudaMemset(memory, 1, 8) == cudaErrorInvalidValue);
+  CHECK(cudaMemcpy(memory, bytes, 8, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+  CHECK(cudaMemcpyBatchAsync(to, from, sizes, 1, &attributes, first, 1, stream) == cudaErrorInvalidValue);
+  CHECK(write32(stream, base, 1, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(write64(stream, base, 1, 0) == CUDA_ERROR_INVALID_VALUE);
+  OK(wait32(stream, base, 0, CU_STREAM_WAIT_VALUE_EQ));
+  OK(cudaMemcpyAsync(bytes, memory, 8, cudaMemcpyDeviceToHost, stream));
+  OK(cudaStreamSynchronize(stream));
+  CHECK(bytes[0] == 0);
+  OK(let_use(base, GRANULE, 0));
+  OK(cudaMemset(memory, 1, 8));
+  OK(cudaStreamDestroy(stream));
+  OK(cu.unmap(base, GRANULE));
+  OK(cu.unreserve(base, GRANULE));
+  OK(cu.release(handle));
+}
+
 int main(void) {
   find_functions();
   virtual_memory();
   refused_allocations();
   host_memory();
   unmapping_under_work();
+  read_only_memory();
   nothing_left();
   printf("selftest_virtual: ok\n");
   return 0;

@@ -157,8 +157,9 @@ void nccl4j_standin_object_put(void *object);
 /* Removes the handle from the table; true for exactly one caller, which must then put the table's reference. */
 bool nccl4j_standin_object_retire(void *handle, enum nccl4j_standin_kind kind);
 
-/* A work item of a stream. `begin` creates the state of one execution, in the order of the calls: at once for a plain
- * stream, at every launch for a captured one; without it the execution uses the spec itself. `start` must not wait for
+/* A work item of a stream. `begin` creates the state of one execution, in the order of the stream's queue: at once for a
+ * plain stream, at every launch for a captured one; without it the execution uses the spec itself. It must not enqueue
+ * work or ask for a stream. `start` must not wait for
  * another execution, `finish` may. `end` always follows `begin`; `release` frees the spec. */
 struct nccl4j_standin_work {
   void *(*begin)(void *spec);
@@ -210,6 +211,8 @@ int nccl4j_standin_driver(void);
 bool nccl4j_standin_reachable(const void *pointer, size_t bytes);
 /* The same for kernels of one device: other devices' memory needs peer access, a mapping of cuMemMap cuMemSetAccess. */
 bool nccl4j_standin_usable(const void *pointer, size_t bytes, int device);
+/* Whether kernels of one device may write to these bytes; device -1: whether any device may. */
+bool nccl4j_standin_writable(const void *pointer, size_t bytes, int device);
 /* Returns the device of an allocation, -1 for pinned or managed memory, -2 for an unknown pointer. */
 int nccl4j_standin_memory_device(const void *pointer);
 cudaError_t nccl4j_standin_allocate(void **pointer, size_t bytes, int device);

@@ -43,13 +43,14 @@ static const struct nccl4j_standin_work set_work = {
 
 enum side { HOST_SIDE, DEVICE_SIDE, ANY_SIDE };
 
-static cudaError_t check_side(const void *pointer, size_t bytes, enum side side, bool *pageable) {
+static cudaError_t check_side(const void *pointer, size_t bytes, enum side side, bool writes, bool *pageable) {
   int device = nccl4j_standin_memory_device(pointer);
   *pageable = device == -2;
   if (!pointer) return cudaErrorInvalidValue;
   if (*pageable) return side == DEVICE_SIDE ? cudaErrorInvalidValue : cudaSuccess;
   if (side == HOST_SIDE && device >= 0) return cudaErrorInvalidValue;
-  return nccl4j_standin_reachable(pointer, bytes) ? cudaSuccess : cudaErrorInvalidValue;
+  bool allowed = writes ? nccl4j_standin_writable(pointer, bytes, -1) : nccl4j_standin_reachable(pointer, bytes);
+  return allowed ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 #define SMALL_BYTES 65536
@@ -90,8 +91,8 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
   bool from_pageable, to_pageable;
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
   if (bytes == 0) return cudaSuccess;
-  cudaError_t error = check_side(to, bytes, to_side[kind], &to_pageable);
-  if (error == cudaSuccess) error = check_side(from, bytes, from_side[kind], &from_pageable);
+  cudaError_t error = check_side(to, bytes, to_side[kind], true, &to_pageable);
+  if (error == cudaSuccess) error = check_side(from, bytes, from_side[kind], false, &from_pageable);
   if (error != cudaSuccess) return error;
   struct transfer t = {.to = to, .from = from, .bytes = bytes};
   return enqueue_transfer(stream, t, wait || to_pageable, from_pageable);
@@ -146,7 +147,7 @@ cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int s
 static cudaError_t set(void *pointer, int value, size_t bytes, cudaStream_t stream, bool wait) {
   bool pageable;
   if (bytes == 0) return cudaSuccess;
-  cudaError_t error = check_side(pointer, bytes, DEVICE_SIDE, &pageable);
+  cudaError_t error = check_side(pointer, bytes, DEVICE_SIDE, true, &pageable);
   if (error != cudaSuccess) return error;
   return enqueue_transfer(stream, (struct transfer){.to = pointer, .value = value, .bytes = bytes}, wait, false);
 }
@@ -201,8 +202,8 @@ static bool attributes_valid(const struct cudaMemcpyAttributes *attributes, cons
 static cudaError_t batch_add(struct batch *b, void *to, const void *from, size_t bytes,
                              enum cudaMemcpySrcAccessOrder order) {
   bool pageable;
-  cudaError_t error = check_side(to, bytes, ANY_SIDE, &pageable);
-  if (error == cudaSuccess) error = check_side(from, bytes, ANY_SIDE, &pageable);
+  cudaError_t error = check_side(to, bytes, ANY_SIDE, true, &pageable);
+  if (error == cudaSuccess) error = check_side(from, bytes, ANY_SIDE, false, &pageable);
   if (error != cudaSuccess) return error;
   struct transfer *t = &b->transfers[b->count++];
   *t = (struct transfer){.to = to, .from = from, .bytes = bytes};

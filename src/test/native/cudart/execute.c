@@ -122,6 +122,7 @@ struct run {
   size_t *waiting; /* of each step: the dependencies that are not yet satisfied */
   size_t remaining;
   cudaError_t error;
+  bool ran; /* not skipped */
 };
 
 static void *run_begin(void *spec) {
@@ -210,6 +211,8 @@ static cudaError_t run_finish(void *execution) {
   while (r->remaining > 0) pthread_cond_wait(&r->finished, &r->lock);
   cudaError_t error = r->error;
   pthread_mutex_unlock(&r->lock);
+  completion_signal(r->done, error); /* not in run_end, which a parent calls only after its last step */
+  r->ran = true;
   return error;
 }
 
@@ -219,7 +222,10 @@ static void run_end(void *execution) {
     const struct nccl4j_standin_work *work = r->exec->steps[i].body->work;
     if (work->end) work->end(r->executions[i]);
   }
-  completion_signal(r->done, r->error);
+  if (!r->ran) { /* skipped, but later launches still wait for earlier ones */
+    if (r->previous) completion_wait(r->previous);
+    completion_signal(r->done, r->error);
+  }
   completion_put(r->done);
   completion_put(r->previous);
   pthread_mutex_destroy(&r->lock);

@@ -46,7 +46,8 @@ struct region *region_from(const void *pointer) {
 
 bool region_overlaps(const void *pointer, size_t bytes) {
   const struct region *r = region_from(pointer);
-  return r && (uintptr_t)r->base < (uintptr_t)pointer + bytes;
+  uintptr_t base = r ? (uintptr_t)r->base : 0, start = (uintptr_t)pointer;
+  return r && (base < start || base - start < bytes); /* without start + bytes, which may overflow */
 }
 
 void region_insert(struct region r) {
@@ -86,28 +87,45 @@ bool memory_charge(int device, int64_t bytes) {
 
 /* ---- queries ---- */
 
-/* Whether kernels of the device may use the region; device -1: whether anyone may. */
-static bool usable(const struct region *r, int device) {
+/* Whether the mask has the device, or anyone for device -1. */
+static bool permitted(uint64_t devices, bool host, int device) {
+  return device < 0 ? devices || host : devices >> device & 1;
+}
+
+/* Whether kernels of the device may read the region, or write to it; device -1: whether anyone may. */
+static bool usable(const struct region *r, int device, bool writes) {
+  const struct access *a = &r->access;
   if (r->origin == BY_MAP)
-    return device < 0 ? r->access.readers || r->access.host_reads : r->access.readers >> device & 1;
+    return writes ? permitted(a->writers, a->host_writes, device) : permitted(a->readers, a->host_reads, device);
   if (device < 0 || device == r->device || r->type != cudaMemoryTypeDevice) return true;
   if (r->origin == BY_POOL) return false; /* cudaMemPoolSetAccess, which could allow it, is not emulated */
   return r->origin == BY_IPC || device_accesses_peer(device, r->device);
 }
 
 /* Mappings of cuMemMap side by side are one range to their users; other allocations side by side are not. */
-bool nccl4j_standin_usable(const void *pointer, size_t bytes, int device) {
-  const char *start = pointer, *end = start + bytes, *at = start;
+static bool range_usable(const void *pointer, size_t bytes, int device, bool writes) {
+  const char *at = pointer;
+  size_t left = bytes;
   bool continues = true;
   pthread_mutex_lock(&regions_lock);
-  while (at < end) {
+  while (left > 0) {
     const struct region *r = region_at(at);
-    if (!r || !usable(r, device) || (at > start && !(continues && r->origin == BY_MAP))) break;
+    if (!r || !usable(r, device, writes) || (left < bytes && !(continues && r->origin == BY_MAP))) break;
     continues = r->origin == BY_MAP;
-    at = r->base + r->bytes;
+    size_t some = r->bytes - (size_t)(at - r->base);
+    left -= some < left ? some : left;
+    at += some;
   }
   pthread_mutex_unlock(&regions_lock);
-  return at >= end;
+  return left == 0;
+}
+
+bool nccl4j_standin_usable(const void *pointer, size_t bytes, int device) {
+  return range_usable(pointer, bytes, device, false);
+}
+
+bool nccl4j_standin_writable(const void *pointer, size_t bytes, int device) {
+  return range_usable(pointer, bytes, device, true);
 }
 
 bool nccl4j_standin_reachable(const void *pointer, size_t bytes) { return nccl4j_standin_usable(pointer, bytes, -1); }

@@ -100,9 +100,8 @@ static void *worker(void *argument) {
   return NULL;
 }
 
-static cudaError_t push(stream_t *s, const struct nccl4j_standin_work *work, void *spec, void *execution) {
-  struct item *i = malloc(sizeof *i);
-  *i = (struct item){work, spec, execution, NULL};
+/* Takes the item only if it succeeds. */
+static cudaError_t push_item(stream_t *s, struct item *i) {
   pthread_mutex_lock(&s->lock);
   if (!s->working) {
     object_hold(s);
@@ -110,7 +109,6 @@ static cudaError_t push(stream_t *s, const struct nccl4j_standin_work *work, voi
     if (!s->working) {
       pthread_mutex_unlock(&s->lock);
       object_put(s);
-      item_free(i);
       return cudaErrorMemoryAllocation;
     }
   }
@@ -121,6 +119,14 @@ static cudaError_t push(stream_t *s, const struct nccl4j_standin_work *work, voi
   pthread_cond_signal(&s->more);
   pthread_mutex_unlock(&s->lock);
   return cudaSuccess;
+}
+
+static cudaError_t push(stream_t *s, const struct nccl4j_standin_work *work, void *spec, void *execution) {
+  struct item *i = malloc(sizeof *i);
+  *i = (struct item){work, spec, execution, NULL};
+  cudaError_t error = push_item(s, i);
+  if (error != cudaSuccess) item_free(i);
+  return error;
 }
 
 static bool pending(stream_t *s) {
@@ -160,16 +166,13 @@ cudaError_t nccl4j_standin_enqueue(stream_t *s, const struct nccl4j_standin_work
     cudaError_t error = capture_enqueue(s, work, spec, &captured);
     if (captured || error != cudaSuccess) return error;
   }
-  void *execution = work->begin ? work->begin(spec) : spec;
-  pthread_mutex_lock(&streams_lock);
+  struct item *i = malloc(sizeof *i);
+  pthread_mutex_lock(&streams_lock); /* which begin may not take: executions begin in the order of the queue */
   cudaError_t error = push_legacy_order(s);
-  if (error == cudaSuccess) {
-    error = push(s, work, spec, execution);
-  } else {
-    if (work->end) work->end(execution);
-    if (work->release) work->release(spec);
-  }
+  *i = (struct item){work, spec, work->begin ? work->begin(spec) : spec, NULL};
+  if (error == cudaSuccess) error = push_item(s, i);
   pthread_mutex_unlock(&streams_lock);
+  if (error != cudaSuccess) item_free(i); /* may wait for another stream, which must not need the lock */
   return error;
 }
 

@@ -73,8 +73,10 @@ static const struct nccl4j_standin_work batch_work = {
 
 /* ---- checking ---- */
 
-static bool address_valid(CUdeviceptr address, size_t bytes) {
-  return address != 0 && address % bytes == 0 && nccl4j_standin_reachable((const void *)address, bytes);
+static bool address_valid(CUdeviceptr address, size_t bytes, bool writes) {
+  const void *at = (const void *)address;
+  if (address == 0 || address % bytes != 0) return false;
+  return writes ? nccl4j_standin_writable(at, bytes, -1) : nccl4j_standin_reachable(at, bytes);
 }
 
 static bool operation_valid(const CUstreamBatchMemOpParams *o) {
@@ -82,11 +84,11 @@ static bool operation_valid(const CUstreamBatchMemOpParams *o) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
     case CU_STREAM_MEM_OP_WAIT_VALUE_64: /* the values and flags of both have the same places */
       return condition_of(o->waitValue.flags) <= CU_STREAM_WAIT_VALUE_NOR &&
-             address_valid(o->waitValue.address, o->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ? 4 : 8);
+             address_valid(o->waitValue.address, o->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ? 4 : 8, false);
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
       return o->writeValue.flags <= CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER &&
-             address_valid(o->writeValue.address, o->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ? 4 : 8);
+             address_valid(o->writeValue.address, o->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ? 4 : 8, true);
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: return o->flushRemoteWrites.flags == 0;
     case CU_STREAM_MEM_OP_BARRIER: return o->memoryBarrier.flags <= CU_STREAM_MEMORY_BARRIER_TYPE_GPU;
     default: return false;

@@ -67,7 +67,7 @@ bool one_rank_run(const char *name, const void *arguments, int device) {
   memcpy(&p, arguments, sizeof p);
   struct function function = {.operator = PRE_MUL_SUM, .type = type_of(name)};
   size_t element = type_bytes(function.type), bytes = p.count * element;
-  if (!nccl4j_standin_usable(p.input, bytes, device) || !nccl4j_standin_usable(p.output, bytes, device)) return false;
+  if (!nccl4j_standin_usable(p.input, bytes, device) || !nccl4j_standin_writable(p.output, bytes, device)) return false;
   uint64_t scalar = p.argument;
   if (p.is_address) {
     scalar = 0;

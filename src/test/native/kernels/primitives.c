@@ -138,7 +138,11 @@ char *operand(struct primitives *p, enum buffer buffer, ptrdiff_t offset, ptrdif
   if (buffer == NOWHERE) return NULL;
   char *address = (buffer == INPUT ? p->input : p->output) + offset * (ptrdiff_t)p->element;
   if (is_for_peer(p, buffer)) return address;
-  if (count > 0 && !nccl4j_standin_usable(address, (size_t)count * p->element, p->block->launch->device)) {
+  size_t bytes = count > 0 ? (size_t)count * p->element : 0;
+  int device = p->block->launch->device;
+  bool allowed = buffer == INPUT ? nccl4j_standin_usable(address, bytes, device)
+                                 : nccl4j_standin_writable(address, bytes, device);
+  if (!allowed) {
     p->block->launch->failed = true;
     fiber_wait(p->self, never, NULL);
   }

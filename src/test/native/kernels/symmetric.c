@@ -422,7 +422,9 @@ static void check_operand(struct symmetric *s, struct fiber *self, const struct 
   const struct release *r = s->release;
   struct field window = input ? r->symmetric_work.input_window : r->symmetric_work.output_window;
   if (get_pointer(share->work, window) != NULL || bytes == 0) return;
-  if (nccl4j_standin_usable(operand_of(s, share->work, input, s->rank), bytes, s->device)) return;
+  const char *operand = operand_of(s, share->work, input, s->rank);
+  if (input ? nccl4j_standin_usable(operand, bytes, s->device) : nccl4j_standin_writable(operand, bytes, s->device))
+    return;
   s->failed = true;
   fiber_wait(self, never, NULL);
 }

@@ -20,7 +20,7 @@ static ncclResult_t put(ncclComm_t comm, ncclComm_t peer, const struct request *
   struct ncclWindow_vidmem *own = window_of(comm, r->window);
   struct ncclWindow_vidmem *theirs = own ? window_numbered(peer, own->number) : NULL;
   if (!theirs || bytes > theirs->bytes || r->offset > theirs->bytes - bytes ||
-      !nccl4j_standin_reachable((char *)theirs->base + r->offset, bytes)) {
+      !nccl4j_standin_writable((char *)theirs->base + r->offset, bytes, -1)) {
     warn("PutSignal : %zu bytes at offset %zu do not lie in a window of rank %d", bytes, r->offset, r->peer);
     return ncclUnhandledCudaError;
   }

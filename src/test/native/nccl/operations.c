@@ -362,7 +362,7 @@ static size_t output_count(const struct request *r, const ncclComm_t comm) {
 static bool reachable(const struct request *r, const ncclComm_t comm) {
   size_t size = type_size(r->type);
   if (nccl4j_standin_reachable(r->send, input_count(r, comm) * size) &&
-      nccl4j_standin_reachable(r->receive, output_count(r, comm) * size))
+      nccl4j_standin_writable(r->receive, output_count(r, comm) * size, -1))
     return true;
   warn("%s : a buffer (send %p, receive %p) is not memory of a device, or is too short", names[r->function], r->send,
        r->receive);
