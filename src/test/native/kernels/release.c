@@ -4,6 +4,8 @@
  */
 #include "release.h"
 
+#include "../cudart/cudart.h"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -215,10 +217,7 @@ static void find(void) {
   /* Without NCCL this is a test that builds a release's structures, the newest one's. */
   for (size_t i = 0; i < sizeof releases / sizeof *releases; i++)
     if (version == 0 || releases[i].version == version) found = &releases[i];
-  if (found == NULL) {
-    fprintf(stderr, "nccl4j stand-in: the kernels of NCCL release %d are not emulated\n", version);
-    abort();
-  }
+  if (found == NULL) not_emulated("a kernel of NCCL release %d", version);
 }
 
 const struct release *release_find(void) {
