@@ -1,7 +1,6 @@
 /* Tests of sends and receives, of broadcasts in a group, and of how launches pass their works; see README.md. */
 #include "selftest_communicator.h"
 
-#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -149,7 +149,6 @@ static const struct release releases[] = {{
     .symmetric_work_bytes = 64,
     .symmetric =
         {
-            .rank = WHOLE(8, 4),
             .ranks = WHOLE(12, 4),
             .local_rank = WHOLE(20, 4),
             .local_ranks = WHOLE(24, 4),
@@ -174,7 +173,7 @@ static const struct release releases[] = {{
             .first_block = WHOLE(52, 2),
             .block_count = WHOLE(54, 2),
         },
-    .window = {.base = WHOLE(8, 8), .local_rank = WHOLE(16, 4), .stride = WHOLE(24, 4)},
+    .window = {.base = WHOLE(8, 8), .stride = WHOLE(24, 4)},
 }};
 
 /* The names of the objects of this process. */
