@@ -1,8 +1,10 @@
 /* Tests of the kernels, on communicators built by hand; see README.md. */
 #include "selftest_communicator.h"
+/* Fibers, which the library does not export. */
+#include "kernels/fiber.c"
 
-#include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -458,6 +460,28 @@ static void test_threads(void) {
   }
 }
 
+/* Writes less than a page below its stack. */
+static void overflow(struct fiber *self, void *argument) {
+  (void)argument;
+  ((volatile char *)self->stack)[-8] = 1;
+  _exit(0);
+}
+
+/* A fiber that overflows its stack ends the process. */
+static void test_overflow(void) {
+  int status;
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) { /* exits with 0 if it survives */
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    close(STDERR_FILENO);
+    struct fibers *fibers = fibers_new();
+    fibers_add(fibers, overflow, NULL);
+    fibers_run(fibers);
+  }
+  CHECK(waitpid(child, &status, 0) == child && !(WIFEXITED(status) && WEXITSTATUS(status) == 0));
+}
+
 int main(void) {
   test_collectives();
   test_pat();
@@ -471,6 +495,7 @@ int main(void) {
   test_registered_without_data();
   test_read_only_output();
   test_threads();
+  test_overflow();
   printf("kernels: passed\n");
   return 0;
 }

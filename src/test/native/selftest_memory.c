@@ -28,6 +28,12 @@ static void ask_for_an_unknown_attribute(void) {
   cu.attribute(&value, CU_POINTER_ATTRIBUTE_P2P_TOKENS, address(memory));
 }
 
+static void nothing(void) {}
+
+static void add_too_many_hooks(void) {
+  for (int i = 0; i < 5; i++) nccl4j_standin_on_reset(nothing);
+}
+
 /* Whether the process ends with this message. */
 static bool refuses(void (*body)(void), const char *message) {
   int status;
@@ -50,10 +56,11 @@ static void entry_points(void) {
   CHECK(entry("cuMissingOne", 13000) == entry("cuMissingOne", 12000));
   CHECK(refuses(call_missing_function, "nccl4j emulation: cuNobodyEmulatesThis is not emulated\n"));
   CHECK(refuses(ask_for_too_many_functions, /* after two above */
-                "nccl4j emulation: more than 256 functions that are not emulated were asked for, now cuMissing254\n"));
+                "nccl4j emulation: a look-up of more than 256 missing functions, now cuMissing254, is not emulated\n"));
   CHECK(refuses(ask_for_per_thread_functions,
-                "nccl4j emulation: driver functions for the per-thread default stream are not emulated\n"));
+                "nccl4j emulation: a driver function for the per-thread default stream is not emulated\n"));
   CHECK(refuses(ask_for_an_unknown_attribute, "nccl4j emulation: cuPointerGetAttribute of 5 is not emulated\n"));
+  CHECK(refuses(add_too_many_hooks, "nccl4j stand-in: more than 4 functions for a reset\n"));
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
   OK(cudaGetDriverEntryPoint("cuGetProcAddress", &function, cudaEnableDefault, NULL));

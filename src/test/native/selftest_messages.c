@@ -1,7 +1,6 @@
 /* Tests of sends and receives, of broadcasts in a group, and of how launches pass their works; see README.md. */
 #include "selftest_communicator.h"
 
-#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -332,6 +331,12 @@ static const char *last_words(void (*action)(struct world *w)) {
 
 static void launch_unknown(struct world *w) { launch_broadcast(w, NULL, "someKernel", broadcast); }
 
+static void launch_symmetric(struct world *w) { launch_broadcast(w, NULL, "ncclSymkDevKernel_Other", broadcast); }
+
+static void launch_one_rank(struct world *w) {
+  kernel_poll(launch_broadcast(w, NULL, "oneRankReduceI13FuncPreMulSumIx", broadcast));
+}
+
 static void launch_multicast(struct world *w) {
   struct function f = {ALL_REDUCE, SUM, ncclFloat32, NVLS, SIMPLE};
   kernel_poll(launch_broadcast(w, NULL, kernel_name, f));
@@ -357,13 +362,21 @@ static void launch_of_other_release(struct world *w) {
 
 /* Before any launch of this process, since the release is looked for once. */
 static void test_other_release(void) {
-  CHECK(strstr(last_words(launch_of_other_release), "the kernels of NCCL release 23100 are not emulated") != NULL);
+  const char *text = last_words(launch_of_other_release);
+  CHECK(strcmp(text, "nccl4j emulation: a kernel of NCCL release 23100 is not emulated\n") == 0);
+}
+
+static void check_refused(void (*action)(struct world *w), const char *part) {
+  const char *text = last_words(action), beginning[] = "nccl4j emulation: ";
+  CHECK(strncmp(text, beginning, sizeof beginning - 1) == 0 && strstr(text, part) != NULL);
 }
 
 static void test_refusals(void) {
-  CHECK(strstr(last_words(launch_unknown), "the kernel someKernel is not emulated") != NULL);
-  CHECK(strstr(last_words(launch_multicast), "NVLS") != NULL);
-  CHECK(strstr(last_words(launch_wrong_layout), "not laid out as in the known release") != NULL);
+  check_refused(launch_unknown, "the kernel someKernel is not emulated\n");
+  check_refused(launch_multicast, "NVLS");
+  check_refused(launch_wrong_layout, "not laid out as in the known release");
+  check_refused(launch_symmetric, "the kernel ncclSymkDevKernel_Other (its algorithm is unknown) is not emulated\n");
+  check_refused(launch_one_rank, "(its type is unknown) is not emulated\n");
 }
 
 static bool count_to_three(const void *arguments, size_t bytes, int *step) {

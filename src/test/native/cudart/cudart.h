@@ -110,7 +110,6 @@ bool stream_idle(stream_t *s);
 /* Waits for the work that is enqueued now on the device (-1: on every device); other threads may enqueue more
  * meanwhile. */
 cudaError_t device_synchronize(int device);
-bool stream_is_handle_default(cudaStream_t handle);
 /* Clears the errors of the default streams, which cannot be destroyed. */
 void streams_reset(void);
 

@@ -141,11 +141,13 @@ int64_t nccl4j_standin_calls(const char *function) {
 
 void nccl4j_standin_on_reset(void (*hook)(void)) {
   pthread_mutex_lock(&lock);
-  for (int i = 0; i < MAX_HOOKS; i++) {
-    if (reset_hooks[i]) continue;
-    reset_hooks[i] = hook;
-    break;
+  int i = 0;
+  while (i < MAX_HOOKS && reset_hooks[i]) i++;
+  if (i == MAX_HOOKS) {
+    fprintf(stderr, "nccl4j stand-in: more than %d functions for a reset\n", MAX_HOOKS);
+    abort();
   }
+  reset_hooks[i] = hook;
   pthread_mutex_unlock(&lock);
 }
 

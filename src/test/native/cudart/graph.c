@@ -61,7 +61,7 @@ struct edges *edges_union(const struct edges *a, const struct edges *b) {
   return all;
 }
 
-bool graph_has(const graph_t *g, cudaGraphNode_t node) {
+static bool graph_has(const graph_t *g, cudaGraphNode_t node) {
   for (size_t i = 0; i < g->count; i++)
     if ((cudaGraphNode_t)g->at[i] == node) return true;
   return false;

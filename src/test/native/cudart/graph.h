@@ -63,7 +63,6 @@ extern pthread_mutex_t graphs_lock;
 graph_t *graph_new(void);
 /* Appends a node that depends on these edges, which it takes, as the spec. Needs graphs_lock. */
 struct node *graph_append(graph_t *g, const struct nccl4j_standin_work *work, void *spec, struct edges *needs);
-bool graph_has(const graph_t *g, cudaGraphNode_t node);
 /* Returns the edge from a node of the graph, or an error if there cannot be one. */
 cudaError_t edge_check(const graph_t *g, cudaGraphNode_t from, const cudaGraphEdgeData *data, struct edge *edge);
 /* Adds a node for a function that builds graphs. Takes the spec, even if it fails. */

@@ -351,7 +351,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flag
   RETURN(stream_create(stream, flags, priority));
 }
 
-bool stream_is_handle_default(cudaStream_t handle) {
+static bool stream_is_handle_default(cudaStream_t handle) {
   return handle == NULL || handle == cudaStreamLegacy || handle == cudaStreamPerThread;
 }
 

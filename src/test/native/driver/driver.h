@@ -4,10 +4,10 @@
  * The driver's functions are hidden. Programs find them through cuGetProcAddress and cudaGetDriverEntryPointByVersion,
  * which look in the table that DRIVER_ENTRY fills. A function of the driver is written so:
  *
- *     DRIVER_ENTRY(cuMemRelease, 10020)
- *     CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
- *       DRIVER_ENTER(cuMemRelease);
- *       return driver_result(physical_release(handle));
+ *     DRIVER_ENTRY(cuDeviceGetAttribute, 2000)
+ *     CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev) {
+ *       DRIVER_ENTER(cuDeviceGetAttribute);
+ *       return driver_result(device_attribute(pi, (int)attrib, dev));
  *     }
  */
 #ifndef NCCL4J_STANDIN_DRIVER_H

@@ -6,8 +6,6 @@
  */
 #include "driver.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 STANDIN_SITE(cudaGetDriverEntryPoint)
@@ -50,10 +48,7 @@ CUresult driver_result(cudaError_t error) {
 static pthread_mutex_t stubs_lock = PTHREAD_MUTEX_INITIALIZER;
 static char *stub_names[MAX_STUBS];
 
-static void stub_called(int stub) {
-  fprintf(stderr, "nccl4j emulation: %s is not emulated\n", stub_names[stub]);
-  abort();
-}
+static void stub_called(int stub) { not_emulated("%s", stub_names[stub]); }
 
 /* A stub is called with the arguments of the function it stands for, which it ignores. Each one knows its number. */
 #define STUB(n)                                                                                    \
@@ -78,9 +73,7 @@ static void *stub_for(const char *name) {
   if (stub < MAX_STUBS && !stub_names[stub]) stub_names[stub] = strdup(name);
   pthread_mutex_unlock(&stubs_lock);
   if (stub < MAX_STUBS) return (void *)stubs[stub];
-  fprintf(stderr, "nccl4j emulation: more than %d functions that are not emulated were asked for, now %s\n", MAX_STUBS,
-          name);
-  abort();
+  not_emulated("a look-up of more than %d missing functions, now %s,", MAX_STUBS, name);
 }
 
 /* ---- look-up ---- */
@@ -101,9 +94,8 @@ static CUdriverProcAddressQueryResult look_up(const char *name, unsigned int ver
 }
 
 static void refuse_per_thread(uint64_t flags) {
-  if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) == 0) return;
-  fprintf(stderr, "nccl4j emulation: driver functions for the per-thread default stream are not emulated\n");
-  abort();
+  if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+    not_emulated("a driver function for the per-thread default stream");
 }
 
 DRIVER_ENTRY(cuGetProcAddress, 12000)

@@ -1,9 +1,6 @@
 /* Queries about addresses. */
 #include "physical.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 /* Finds the memory that contains the address; either result may be NULL. */
 DRIVER_ENTRY(cuMemGetAddressRange, 3020)
 CUresult cuMemGetAddressRange(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr) {
@@ -55,7 +52,7 @@ static CUresult attribute_of_memory(void *data, CUpointer_attribute attribute, C
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       *(unsigned long long *)data = handle_types(r);
       return CUDA_SUCCESS;
-    default: fprintf(stderr, "nccl4j emulation: cuPointerGetAttribute of %d is not emulated\n", attribute); abort();
+    default: not_emulated("cuPointerGetAttribute of %d", (int)attribute);
   }
 }
 

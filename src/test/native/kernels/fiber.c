@@ -7,7 +7,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -21,7 +23,7 @@
 
 struct fiber {
   ucontext_t context;
-  void *stack;
+  char *stack; /* NULL after the end */
   void (*run)(struct fiber *self, void *argument);
   void *argument;
   bool (*condition)(void *state);
@@ -53,6 +55,25 @@ struct fibers {
 static void *check_memory(void *memory) {
   if (memory == NULL) abort();
   return memory;
+}
+
+/* ---- stacks, each above a page without access: an overflow ends the process ---- */
+
+static size_t guard_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+static char *stack_new(void) {
+  size_t guard = guard_bytes();
+  char *memory = mmap(NULL, guard + STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED || mprotect(memory, guard, PROT_NONE) != 0) abort();
+  return memory + guard;
+}
+
+static void stack_free(char *stack) {
+  if (stack == NULL) return;
+#if defined(__SANITIZE_ADDRESS__)
+  ASAN_UNPOISON_MEMORY_REGION(stack, STACK_BYTES); /* a fiber that has not ended leaves its frames */
+#endif
+  munmap(stack - guard_bytes(), guard_bytes() + STACK_BYTES);
 }
 
 /* ---- what a switch tells the sanitizers ---- */
@@ -109,7 +130,7 @@ void fibers_free(struct fibers *fibers) {
 #if defined(__SANITIZE_THREAD__)
     __tsan_destroy_fiber(fiber->sanitizer);
 #endif
-    free(fiber->stack);
+    stack_free(fiber->stack);
     free(fiber);
   }
   free(fibers);
@@ -127,7 +148,7 @@ static void enter(unsigned high, unsigned low) {
 
 struct fiber *fibers_add(struct fibers *fibers, void (*run)(struct fiber *self, void *argument), void *argument) {
   struct fiber *fiber = check_memory(calloc(1, sizeof *fiber));
-  fiber->stack = check_memory(malloc(STACK_BYTES));
+  fiber->stack = stack_new();
   fiber->run = run;
   fiber->argument = argument;
   fiber->fibers = fibers;
@@ -150,7 +171,7 @@ static void resume(struct fibers *fibers, struct fiber *fiber) {
   if (swapcontext(&fibers->context, &fiber->context) != 0) abort();
   after_leaving(fibers);
   if (fiber->ended) {
-    free(fiber->stack);
+    stack_free(fiber->stack);
     fiber->stack = NULL;
   }
 }

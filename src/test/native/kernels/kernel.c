@@ -1,12 +1,12 @@
 /* Kernels by name: NCCL's, and those that tests have registered. */
 #include "kernel.h"
 
+#include "../cudart/cudart.h"
 #include "launch.h"
 #include "onerank.h"
 #include "symmetric.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,10 +64,7 @@ void nccl4j_standin_kernel(const char *name, bool (*run)(const void *arguments, 
   pthread_mutex_unlock(&lock);
 }
 
-static _Noreturn void refuse(const char *name) {
-  fprintf(stderr, "nccl4j stand-in: the kernel %s is not emulated\n", name);
-  abort();
-}
+static _Noreturn void refuse(const char *name) { not_emulated("the kernel %s", name); }
 
 /* The name of a C++ function, which contains the one in the source. */
 static bool is_collective(const char *name) { return strstr(name, "ncclDevKernel_") != NULL; }

@@ -4,14 +4,14 @@
  */
 #include "launch.h"
 
-#include <stdio.h>
+#include "../cudart/cudart.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 void launch_refuse(const struct launch *launch, const char *reason) {
-  fprintf(stderr, "nccl4j stand-in: the kernel %s is not emulated: %s\n", launch->name, reason);
-  abort();
+  not_emulated("the kernel %s (%s)", launch->name, reason);
 }
 
 struct launch *launch_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes,

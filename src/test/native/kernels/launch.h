@@ -1,6 +1,6 @@
 /* One launch of a kernel of NCCL's: its blocks, and what each of them has to do. Internal to this directory. */
-#ifndef NCCL4J_STANDIN_LAUNCH_H
-#define NCCL4J_STANDIN_LAUNCH_H
+#ifndef NCCL4J_STANDIN_KERNELS_LAUNCH_H
+#define NCCL4J_STANDIN_KERNELS_LAUNCH_H
 
 #include "arithmetic.h"
 #include "fiber.h"

@@ -5,11 +5,9 @@
  */
 #include "onerank.h"
 
-#include "../standin.h"
+#include "../cudart/cudart.h"
 #include "arithmetic.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct parameters {
@@ -47,8 +45,7 @@ static ncclDataType_t type_of(const char *name) {
   const char *code = strstr(name, template_name) + sizeof template_name - 1;
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)
     if (strncmp(code, types[i].code, strlen(types[i].code)) == 0) return types[i].type;
-  fprintf(stderr, "nccl4j stand-in: the kernel %s is not emulated: its type is unknown\n", name);
-  abort();
+  not_emulated("the kernel %s (its type is unknown)", name);
 }
 
 void one_rank_gather(void *const *parameters, void *buffer) {

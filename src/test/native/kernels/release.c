@@ -4,6 +4,8 @@
  */
 #include "release.h"
 
+#include "../cudart/cudart.h"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -147,7 +149,6 @@ static const struct release releases[] = {{
     .symmetric_work_bytes = 64,
     .symmetric =
         {
-            .rank = WHOLE(8, 4),
             .ranks = WHOLE(12, 4),
             .local_rank = WHOLE(20, 4),
             .local_ranks = WHOLE(24, 4),
@@ -172,7 +173,7 @@ static const struct release releases[] = {{
             .first_block = WHOLE(52, 2),
             .block_count = WHOLE(54, 2),
         },
-    .window = {.base = WHOLE(8, 8), .local_rank = WHOLE(16, 4), .stride = WHOLE(24, 4)},
+    .window = {.base = WHOLE(8, 8), .stride = WHOLE(24, 4)},
 }};
 
 /* The names of the objects of this process. */
@@ -215,10 +216,7 @@ static void find(void) {
   /* Without NCCL this is a test that builds a release's structures, the newest one's. */
   for (size_t i = 0; i < sizeof releases / sizeof *releases; i++)
     if (version == 0 || releases[i].version == version) found = &releases[i];
-  if (found == NULL) {
-    fprintf(stderr, "nccl4j stand-in: the kernels of NCCL release %d are not emulated\n", version);
-    abort();
-  }
+  if (found == NULL) not_emulated("a kernel of NCCL release %d", version);
 }
 
 const struct release *release_find(void) {

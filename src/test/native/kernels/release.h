@@ -6,11 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PROTOCOLS 3
 #define STEPS 8 /* slots of a connection's buffer */
-#define MAX_CHANNELS 64
 #define TREE_CHILDREN 3
-#define CONNECTIONS 2 /* per peer and direction: 0 for collectives, 1 for sends and receives */
 
 /* An integer of a structure; with a width, `width` bits of it from bit `shift`. */
 struct field {
@@ -73,7 +70,7 @@ struct release {
   /* The parameter of a kernel for symmetric memory. The ranges of the blocks follow it, and then the works. */
   size_t symmetric_bytes, range_bytes, symmetric_work_bytes;
   struct {
-    struct field rank, ranks, local_rank, local_ranks, base, stride, barrier, barriers, abort, lines, slots, blocks;
+    struct field ranks, local_rank, local_ranks, base, stride, barrier, barriers, abort, lines, slots, blocks;
   } symmetric;
   struct {
     struct field last, fraction;
@@ -82,7 +79,7 @@ struct release {
     struct field argument, count, input_window, output_window, input_offset, output_offset, first_block, block_count;
   } symmetric_work;
   struct {
-    struct field base, local_rank, stride;
+    struct field base, stride;
   } window;
 };
 

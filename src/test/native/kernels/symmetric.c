@@ -6,7 +6,7 @@
  */
 #include "symmetric.h"
 
-#include "../standin.h"
+#include "../cudart/cudart.h"
 #include "launch.h"
 
 #include <stdio.h>
@@ -61,8 +61,7 @@ struct share {
 };
 
 static _Noreturn void refuse(const char *name, const char *reason) {
-  fprintf(stderr, "nccl4j stand-in: the kernel %s is not emulated: %s\n", name, reason);
-  abort();
+  not_emulated("the kernel %s (%s)", name, reason);
 }
 
 /* ---- names ---- */
