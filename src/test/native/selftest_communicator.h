@@ -298,7 +298,7 @@ static inline void run_all(struct kernel **kernels, int count, unsigned seed, bo
     CHECK(progress != KERNEL_FAILED);
     if (progress == KERNEL_DONE) done[i] = true, left--;
     if (progress != KERNEL_WAITS) idle = 0;
-    CHECK(idle < 10000); /* the kernels wait for each other for ever */
+    CHECK(idle < 10000); /* the kernels wait for each other indefinitely */
   }
   for (int i = 0; i < count; i++) kernel_free(kernels[i]);
 }

@@ -45,7 +45,7 @@ static void order(cudaStream_t earlier, cudaStream_t later) {
 
 /* ---- work ---- */
 
-/* Kernels and host functions that come here end when `expected` of them have come. */
+/* Kernels and host functions that arrive here end when `expected` of them have arrived. */
 struct meeting {
   atomic_int arrived;
   int expected;

@@ -16,7 +16,7 @@ struct test {
 };
 
 /* What each rank sends to each, and has received. */
-struct mail {
+struct message_buffers {
   char *sent[RANKS_MOST][RANKS_MOST], *received[RANKS_MOST][RANKS_MOST];
 };
 
@@ -27,25 +27,25 @@ static size_t size_of(const struct test *t, int from, int to) {
 
 static char byte_of(int from, int to, size_t place) { return (char)(from * 31 + to * 17 + (int)(place * 7 >> 3)); }
 
-static void allocate(const struct test *t, struct mail *mail) {
+static void allocate(const struct test *t, struct message_buffers *buffers) {
   for (int from = 0; from < t->ranks; from++)
     for (int to = 0; to < t->ranks; to++) {
       size_t bytes = size_of(t, from, to);
-      mail->sent[from][to] = device_memory(bytes);
-      mail->received[to][from] = device_memory(bytes);
-      for (size_t i = 0; i < bytes; i++) mail->sent[from][to][i] = byte_of(from, to, i);
-      memset(mail->received[to][from], 0xa5, bytes + 1);
+      buffers->sent[from][to] = device_memory(bytes);
+      buffers->received[to][from] = device_memory(bytes);
+      for (size_t i = 0; i < bytes; i++) buffers->sent[from][to][i] = byte_of(from, to, i);
+      memset(buffers->received[to][from], 0xa5, bytes + 1);
     }
 }
 
-static void check_and_release(const struct test *t, struct mail *mail) {
+static void check_and_release(const struct test *t, struct message_buffers *buffers) {
   for (int from = 0; from < t->ranks; from++)
     for (int to = 0; to < t->ranks; to++) {
       size_t bytes = size_of(t, from, to);
-      for (size_t i = 0; i < bytes; i++) CHECK(mail->received[to][from][i] == byte_of(from, to, i));
-      CHECK(mail->received[to][from][bytes] == (char)0xa5);
-      CHECK(cudaFree(mail->sent[from][to]) == cudaSuccess);
-      CHECK(cudaFree(mail->received[to][from]) == cudaSuccess);
+      for (size_t i = 0; i < bytes; i++) CHECK(buffers->received[to][from][i] == byte_of(from, to, i));
+      CHECK(buffers->received[to][from][bytes] == (char)0xa5);
+      CHECK(cudaFree(buffers->sent[from][to]) == cudaSuccess);
+      CHECK(cudaFree(buffers->received[to][from]) == cudaSuccess);
     }
 }
 
@@ -55,12 +55,12 @@ static uint8_t encode_chunk(uint32_t bytes) {
   return (uint8_t)((log2 - 2) << 3 | (bytes >> (log2 - 3) & 7));
 }
 
-static struct message_work message_of(const struct test *t, const struct mail *mail, int rank, int round) {
+static struct message_work message_of(const struct test *t, const struct message_buffers *buffers, int rank, int round) {
   int to = (rank + round) % t->ranks, from = (rank + t->ranks - round) % t->ranks;
   bool direct = t->direct != 0 && round != 0;
   struct message_work work = {
-      .send = mail->sent[rank][to],
-      .receive = mail->received[rank][from],
+      .send = buffers->sent[rank][to],
+      .receive = buffers->received[rank][from],
       .send_bytes = size_of(t, rank, to),
       .receive_bytes = size_of(t, from, rank),
       .send_rank = to,
@@ -85,18 +85,18 @@ static bool serves(const struct message_work *work, int channel) {
 
 static void run(struct test t) {
   struct world *w = world_new(t.ranks, t.channels);
-  struct mail mail;
+  struct message_buffers buffers;
   struct kernel *kernels[RANKS_MOST];
   struct proxy proxy;
   set_flags(w, t.direct);
   for (int r = 0; r < t.ranks; r++) w->communicators[r]->all_nvlink = t.seed % 2;
   if (t.proxy) proxy_open(&proxy, w, t.ll ? LL : SIMPLE, 1, 1);
-  allocate(&t, &mail);
+  allocate(&t, &buffers);
   for (int r = 0; r < t.ranks; r++) {
     struct message_work works[RANKS_MOST];
     uint64_t mine[CHANNELS_MOST] = {0};
     for (int round = 0; round < t.ranks; round++) {
-      works[round] = message_of(&t, &mail, r, round);
+      works[round] = message_of(&t, &buffers, r, round);
       for (int k = 0; k < t.channels; k++)
         if (serves(&works[round], k)) mine[k] |= UINT64_C(1) << round;
     }
@@ -106,7 +106,7 @@ static void run(struct test t) {
     kernels[r] = arguments_launch(&arguments, w, kernel_name);
   }
   run_all(kernels, t.ranks, t.seed + 1, t.proxy ? proxy_move : NULL, &proxy);
-  check_and_release(&t, &mail);
+  check_and_release(&t, &buffers);
   if (t.direct) CHECK(buffers_are_unused(w, 1));
   if (t.proxy) proxy_close(&proxy);
   world_free(w);
@@ -310,7 +310,7 @@ static void test_freed_memory(void) {
 }
 
 /* Runs the action in a process of its own, which it must end, and returns what that wrote to the standard error. */
-static const char *last_words(void (*action)(struct world *w)) {
+static const char *output_of_failure(void (*action)(struct world *w)) {
   static char text[1024];
   int ends[2], status;
   CHECK(pipe(ends) == 0);
@@ -362,12 +362,12 @@ static void launch_of_other_release(struct world *w) {
 
 /* Before any launch of this process, since the release is looked for once. */
 static void test_other_release(void) {
-  const char *text = last_words(launch_of_other_release);
+  const char *text = output_of_failure(launch_of_other_release);
   CHECK(strcmp(text, "nccl4j emulation: a kernel of NCCL release 23100 is not emulated\n") == 0);
 }
 
 static void check_refused(void (*action)(struct world *w), const char *part) {
-  const char *text = last_words(action), beginning[] = "nccl4j emulation: ";
+  const char *text = output_of_failure(action), beginning[] = "nccl4j emulation: ";
   CHECK(strncmp(text, beginning, sizeof beginning - 1) == 0 && strstr(text, part) != NULL);
 }
 

@@ -29,15 +29,15 @@ static void end_peer(pid_t peer, int connection) {
   close(connection);
 }
 
-static void tell(int connection, const void *data, size_t bytes) {
+static void send_all(int connection, const void *data, size_t bytes) {
   CHECK(write(connection, data, bytes) == (ssize_t)bytes);
 }
 
-static void hear(int connection, void *data, size_t bytes) {
+static void receive_all(int connection, void *data, size_t bytes) {
   CHECK(recv(connection, data, bytes, MSG_WAITALL) == (ssize_t)bytes);
 }
 
-static void tell_descriptor(int connection, int descriptor) {
+static void send_descriptor(int connection, int descriptor) {
   char byte = 0;
   union {
     struct cmsghdr header;
@@ -50,7 +50,7 @@ static void tell_descriptor(int connection, int descriptor) {
   CHECK(sendmsg(connection, &message, 0) == 1);
 }
 
-static int hear_descriptor(int connection) {
+static int receive_descriptor(int connection) {
   char byte;
   int descriptor;
   union {
@@ -66,7 +66,7 @@ static int hear_descriptor(int connection) {
 }
 
 static void peer_imports(int connection) {
-  int descriptor = hear_descriptor(connection);
+  int descriptor = receive_descriptor(connection);
   CUmemGenericAllocationHandle handle, again;
   CUmemAllocationProp found;
   CUdeviceptr base;
@@ -104,7 +104,7 @@ static void shared_descriptors(void) {
   memory[0] = 11;
   pid_t peer = start_peer("imports", &connection);
   OK(cu.export(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-  tell_descriptor(connection, descriptor);
+  send_descriptor(connection, descriptor);
   OK(close(descriptor));
   end_peer(peer, connection);
   CHECK(memory[GRANULE - 1] == 22);
@@ -117,7 +117,7 @@ static void shared_descriptors(void) {
 static void peer_opens(int connection) {
   cudaIpcMemHandle_t theirs, mine;
   char *memory, *again, *own;
-  hear(connection, &theirs, sizeof theirs);
+  receive_all(connection, &theirs, sizeof theirs);
   OK(cudaIpcOpenMemHandle((void **)&memory, theirs, cudaIpcMemLazyEnablePeerAccess));
   OK(cudaIpcOpenMemHandle((void **)&again, theirs, cudaIpcMemLazyEnablePeerAccess));
   CHECK(memory == again && nccl4j_standin_live("mapping") == 1);
@@ -132,7 +132,7 @@ static void peer_opens(int connection) {
   CHECK(nccl4j_standin_live("mapping") == 0);
   OK(cudaMalloc((void **)&own, 100));
   OK(cudaIpcGetMemHandle(&mine, own));
-  tell(connection, &mine, sizeof mine);
+  send_all(connection, &mine, sizeof mine);
 }
 
 static void shared_by_ipc(void) {
@@ -145,8 +145,8 @@ static void shared_by_ipc(void) {
   OK(cudaIpcGetMemHandle(&handle, memory));
   CHECK(cudaIpcOpenMemHandle((void **)&other, handle, cudaIpcMemLazyEnablePeerAccess) == cudaErrorDeviceUninitialized);
   pid_t peer = start_peer("opens", &connection);
-  tell(connection, &handle, sizeof handle);
-  hear(connection, &theirs, sizeof theirs);
+  send_all(connection, &handle, sizeof handle);
+  receive_all(connection, &theirs, sizeof theirs);
   end_peer(peer, connection);
   CHECK(memory[4999] == 44);
   CHECK(cudaIpcOpenMemHandle((void **)&other, theirs, cudaIpcMemLazyEnablePeerAccess) ==
@@ -162,7 +162,7 @@ static void shared_by_ipc(void) {
 static void peer_comes_late(int connection) {
   cudaIpcMemHandle_t handle;
   void *memory;
-  hear(connection, &handle, sizeof handle);
+  receive_all(connection, &handle, sizeof handle);
   CHECK(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess) == cudaErrorMapBufferObjectFailed);
 }
 
@@ -175,7 +175,7 @@ static void freed_before_it_is_opened(void) {
   OK(cudaFree(memory));
   OK(cudaMalloc(&other, 5000)); /* takes the same descriptor */
   pid_t peer = start_peer("late", &connection);
-  tell(connection, &handle, sizeof handle);
+  send_all(connection, &handle, sizeof handle);
   end_peer(peer, connection);
   OK(cudaFree(other));
 }

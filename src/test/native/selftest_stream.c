@@ -60,7 +60,7 @@ static void find_functions(void) {
 KERNEL_STUB(nccl4j_test_meet)
 KERNEL_STUB(nccl4j_test_store)
 
-/* Parameters: a counter and how many kernels must have come to it before any of them ends. */
+/* Parameters: a counter and how many kernels must have arrived before any of them ends. */
 struct meeting {
   atomic_int *arrived;
   int kernels;

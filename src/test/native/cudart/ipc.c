@@ -19,7 +19,7 @@ STANDIN_SITE(cudaIpcCloseMemHandle)
 
 #define HANDLE_MARK UINT64_C(0x6e63636c346a4d48)
 
-/* What is in a cudaIpcMemHandle_t. The inode tells whether the descriptor's number stands for another file by now. */
+/* What is in a cudaIpcMemHandle_t. A different inode means that the descriptor's number stands for another file by now. */
 struct shared {
   uint64_t mark;
   uint64_t inode;

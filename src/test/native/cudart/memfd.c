@@ -1,6 +1,6 @@
 /*
  * Memory behind a descriptor: a memfd, which processes can share. Its name, which every process that holds the
- * descriptor can read, tells on which device the memory is, as CUDA's own descriptors do.
+ * descriptor can read, says on which device the memory is, as CUDA's own descriptors do.
  */
 #include "memory.h"
 

@@ -55,7 +55,7 @@ cudaError_t memory_release(void *pointer);
 
 /* ---- memory behind a descriptor ---- */
 
-/* Returns the descriptor of new memory, all zero, whose name tells its place; a negative device: host memory. A failure
+/* Returns the descriptor of new memory, all zero, whose name says its place; a negative device: host memory. A failure
  * returns -1. */
 int memfd_new(size_t bytes, int device);
 /* Reads the place of memory of this or another process; false if the descriptor is not memory of the emulation. */

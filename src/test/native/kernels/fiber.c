@@ -1,6 +1,6 @@
 /*
  * Fibers on ucontext. A fiber that waits is resumed only when its condition holds, since a switch of ucontext costs two
- * system calls. The address and thread sanitizers are told about every switch.
+ * system calls. Every switch is reported to the address and thread sanitizers.
  */
 #include "fiber.h"
 
@@ -76,7 +76,7 @@ static void stack_free(char *stack) {
   munmap(stack - guard_bytes(), guard_bytes() + STACK_BYTES);
 }
 
-/* ---- what a switch tells the sanitizers ---- */
+/* ---- switches, as reported to the sanitizers ---- */
 
 static void before_entering(struct fibers *fibers, struct fiber *fiber) {
 #if defined(__SANITIZE_ADDRESS__)

@@ -90,7 +90,7 @@ static void check_block(struct block *block) {
   }
 }
 
-/* Checks what the launch tells against the table of the release. */
+/* Checks the launch against the table of the release. */
 static void check_structures(const struct launch *launch) {
   const struct release *r = launch->release;
   if (launch->bytes < r->arguments_bytes + (size_t)launch->block_count * r->batch_bytes)

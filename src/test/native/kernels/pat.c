@@ -2,7 +2,7 @@
  * The algorithm PAT ("parallel aggregated trees") of all-gather and reduce-scatter, for one rank per host. The ranks
  * that are at distances 1 to n - 1 from a rank form a binomial tree with the rank as its root: the parent of a distance
  * is the distance without its lowest bit. In an all-gather each rank's block goes down its tree, in a reduce-scatter
- * the sums come up. All ranks do the same with all trees at once, so a connection is used by distances with one lowest
+ * the sums move up. All ranks do the same with all trees at once, so a connection is used by distances with one lowest
  * bit ("dimension").
  *
  * Several trees are aggregated. A distance is then a multiple of `stride`, for one of `trees`, plus a part below it. As
@@ -13,7 +13,7 @@
 #define DIMENSIONS 32
 #define NONE (-1)
 
-/* A piece that comes from a peer, or from this rank, and goes to one. */
+/* A piece that is received from a peer, or read on this rank, and sent to a peer. */
 struct piece {
   int receive, send;            /* dimensions, or NONE */
   int receive_slot, send_slot;  /* the place in the step, in pieces */
@@ -66,7 +66,7 @@ static void post(struct link *link) {
   link_post(link);
 }
 
-/* Posts what the piece ends. The proxy is told about the slot before it is posted. */
+/* Posts what the piece ends. The proxy gets the size of the slot before it is posted. */
 static void post_piece(struct pat *t, const struct piece *piece) {
   if (piece->send != NONE && piece->post_send) {
     link_size(&t->p, &t->sends[piece->send], (size_t)((piece->send_slot + 1) * t->length) * t->p.element);

@@ -4,7 +4,7 @@
  */
 #include "primitives.h"
 
-#define MODE_OFFSET 1 /* the proxy tells where in the buffer a slot is */
+#define MODE_OFFSET 1 /* the proxy sets where in the buffer a slot is */
 #define PEER_WRITES 1
 #define PEER_READS 2
 
@@ -89,7 +89,7 @@ static char *slot_of(const struct primitives *p, const struct link *link) {
   return link->buffer + link->step % STEPS * link->step_bytes;
 }
 
-/* Returns where a slice comes from or goes to; NULL if the receiver reads it itself. */
+/* Returns where a slice is read or written; NULL if the receiver reads it itself. */
 static char *place_of(const struct primitives *p, const struct link *link, const struct transfer *t, ptrdiff_t offset) {
   if (!(link->sends ? t->direct_send : t->direct_receive)) return slot_of(p, link);
   ptrdiff_t element = (ptrdiff_t)p->element;

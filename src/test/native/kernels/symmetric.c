@@ -261,7 +261,7 @@ struct inbox {
   uint32_t epoch;
 };
 
-static bool has_come(void *state) {
+static bool has_arrived(void *state) {
   const struct inbox *inbox = state;
   return __atomic_load_n(inbox->word, __ATOMIC_ACQUIRE) - inbox->epoch <= UINT32_MAX >> 1;
 }
@@ -281,7 +281,7 @@ static void barrier(const struct symmetric *s, struct fiber *self, int index) {
     if (peer != s->rank) __atomic_store_n(inbox_of(s, index, peer, s->rank), *epoch + 1, __ATOMIC_RELEASE);
   for (int peer = 0; peer < s->ranks; peer++) {
     struct inbox inbox = {inbox_of(s, index, s->rank, peer), *epoch + 1};
-    if (peer != s->rank) fiber_wait(self, has_come, &inbox);
+    if (peer != s->rank) fiber_wait(self, has_arrived, &inbox);
   }
   ++*epoch;
 }
@@ -477,7 +477,7 @@ static void write_plan(const struct symmetric *s) {
     plan_write_symmetric(name, s->rank, s->ranks, s->block_count, get(work_at(s, i), s->release->symmetric_work.count));
 }
 
-/* Checks what the launch tells against the table of the release. */
+/* Checks the launch against the table of the release. */
 static void start(struct symmetric *s) {
   const struct release *r = s->release = release_find();
   if (s->bytes < r->symmetric_bytes + r->symmetric_work_bytes) refuse(s->name, "its arguments are too short");
