@@ -55,7 +55,8 @@ static uint8_t encode_chunk(uint32_t bytes) {
   return (uint8_t)((log2 - 2) << 3 | (bytes >> (log2 - 3) & 7));
 }
 
-static struct message_work message_of(const struct test *t, const struct message_buffers *buffers, int rank, int round) {
+static struct message_work message_of(const struct test *t, const struct message_buffers *buffers, int rank,
+                                       int round) {
   int to = (rank + round) % t->ranks, from = (rank + t->ranks - round) % t->ranks;
   bool direct = t->direct != 0 && round != 0;
   struct message_work work = {

@@ -1,5 +1,5 @@
 /*
- * Arithmetic of NCCL's kernels. Integers wrap, and signed ones are passed as unsigned ones: minimum and maximum compare after
+ * Arithmetic of NCCL's kernels. Integers wrap, and signed ones are passed as unsigned: minimum and maximum compare after
  * an exclusive or with a mask, and the division's argument says whether the values are signed. Sums and products of the
  * small floats are rounded to the type, to nearest even, at every step; those of float8 to float16 first, and then they
  * saturate. Minimum and maximum prefer a number to a NaN, and -0 is below +0.
