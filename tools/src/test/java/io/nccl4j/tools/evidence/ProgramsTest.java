@@ -11,6 +11,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -74,10 +75,16 @@ class ProgramsTest {
     assertEquals(13, table.columns().size());
     assertEquals(3 * 6 + 6, table.rows().size());
     for (List<Object> row : table.rows()) {
-      assertEquals(List.of("ok"), row.stream().skip(1).distinct().toList(), row.toString());
+      // The last two types are float8, which NCCL does not scale for a single rank.
+      boolean scales = row.getFirst().toString().matches(".* (avg|mulsum)");
+      List<String> expected = new ArrayList<>(Collections.nCopies(12, "ok"));
+      Collections.fill(expected.subList(10, 12), scales ? "left out" : "ok");
+      assertEquals(expected, row.subList(1, 13), row.toString());
     }
-    // Per type and count: 18 reductions and 4 moves in-place and out-of-place, 2 only out-of-place.
-    assertTrue(outcome.report().summary().startsWith(12 * 2 * (2 * 22 + 2) + " results"));
+    // Per type and count: 18 reductions and 4 moves in-place and out-of-place, 2 only out-of-place;
+    // for float8 12 reductions.
+    int float8 = 2 * 2 * 2 * 6;
+    assertTrue(outcome.report().summary().startsWith(12 * 2 * (2 * 22 + 2) - float8 + " results"));
   }
 
   @Test
