@@ -2,24 +2,11 @@
 #ifndef NCCL4J_SELFTEST_H
 #define NCCL4J_SELFTEST_H
 
+#include "selftest_check.h"
 #include "standin.h"
 
 #include <cuda.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define CHECK(condition)                                                                           \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);                      \
-      exit(1);                                                                                     \
-    }                                                                                              \
-  } while (0)
-#define OK(call) CHECK((call) == 0)
 
 static inline void *entry(const char *name, unsigned int version) {
   void *function = NULL;
@@ -95,28 +82,6 @@ static inline CUmemAccessDesc access_of(CUmemLocationType type, int id, CUmemAcc
 static inline CUresult let_use(CUdeviceptr base, size_t bytes, int device) {
   CUmemAccessDesc access = access_of(CU_MEM_LOCATION_TYPE_DEVICE, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   return cu.access(base, bytes, &access, 1);
-}
-
-/* Runs `body` in a child process; returns what the child wrote to stderr and stores its status. */
-static inline char *run_child(void (*body)(void), int *status) {
-  static char text[4096];
-  int pipes[2];
-  OK(pipe(pipes));
-  pid_t child = fork();
-  CHECK(child >= 0);
-  if (child == 0) {
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    dup2(pipes[1], STDERR_FILENO);
-    body();
-    _exit(0);
-  }
-  close(pipes[1]);
-  size_t length = 0;
-  for (ssize_t n; (n = read(pipes[0], text + length, sizeof text - 1 - length)) > 0;) length += (size_t)n;
-  text[length] = 0;
-  close(pipes[0]);
-  CHECK(waitpid(child, status, 0) == child);
-  return text;
 }
 
 static inline void nothing_left(void) {

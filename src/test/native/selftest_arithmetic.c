@@ -1,20 +1,10 @@
 /* Tests of the arithmetic of the kernels: every type and operator; see README.md. */
+#include "selftest_check.h"
 #include "standin.h"
 
 #include "kernels/kernel.h"
 /* The library does not export these. */
 #include "kernels/arithmetic.c"
-
-#include <stdio.h>
-#include <stdlib.h>
-
-#define CHECK(condition)                                                                                               \
-  do {                                                                                                                 \
-    if (!(condition)) {                                                                                                \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);                                          \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
 
 static const ncclDataType_t all_types[] = {ncclInt8,    ncclUint8,    ncclInt32,      ncclUint32,
                                            ncclInt64,   ncclUint64,   ncclFloat16,    ncclFloat32,

@@ -6,6 +6,7 @@
 #ifndef NCCL4J_SELFTEST_COMMUNICATOR_H
 #define NCCL4J_SELFTEST_COMMUNICATOR_H
 
+#include "selftest_check.h"
 #include "standin.h"
 
 #include "kernels/kernel.h"
@@ -13,17 +14,7 @@
 #include "kernels/function.c"
 
 #include <cuda.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define CHECK(condition)                                                                                               \
-  do {                                                                                                                 \
-    if (!(condition)) {                                                                                                \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);                                          \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
 
 #define RANKS_MOST 17
 #define CHANNELS_MOST 3

@@ -1,25 +1,13 @@
 /* Tests of captures and graphs; see README.md. */
+#include "selftest_check.h"
 #include "standin.h"
 
 #include "kernels/kernel.h"
 
 #include <cuda.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define SAME(expected, call)                                                                       \
-  do {                                                                                             \
-    long long expected_ = (long long)(expected), found_ = (long long)(call);                       \
-    if (expected_ != found_) {                                                                     \
-      fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #call, found_, expected_); \
-      exit(1);                                                                                     \
-    }                                                                                              \
-  } while (0)
-#define OK(call) SAME(0, call)
-#define CHECK(condition) SAME(1, (condition) != 0)
 
 static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); }
 

@@ -1,8 +1,7 @@
 /* Tests of sends and receives, of broadcasts in a group, and of how launches pass their works; see README.md. */
 #include "selftest_communicator.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
+#include <sys/mman.h>
 
 static const char kernel_name[] = "_Z23ncclDevKernel_Generic24ncclDevKernelArgsStorage";
 
@@ -310,23 +309,16 @@ static void test_freed_memory(void) {
   world_free(w);
 }
 
+static void (*refused_action)(struct world *w);
+
+static void act(void) { refused_action(world_new(2, 1)); }
+
 /* Runs the action in a process of its own, which it must end, and returns what that wrote to the standard error. */
 static const char *output_of_failure(void (*action)(struct world *w)) {
-  static char text[1024];
-  int ends[2], status;
-  CHECK(pipe(ends) == 0);
-  pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], 2);
-    action(world_new(2, 1));
-    _exit(0);
-  }
-  close(ends[1]);
-  ssize_t length = 0, some;
-  while ((some = read(ends[0], text + length, sizeof text - 1 - (size_t)length)) > 0) length += some;
-  text[length] = 0;
-  close(ends[0]);
-  CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  int status;
+  refused_action = action;
+  const char *text = run_child(act, &status);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
   return text;
 }
 
@@ -456,9 +448,10 @@ static void test_plans(const char *program) {
       "rank 1 ranks 2 nodes 1 blocks 2 channel 1 function SendRecv send 0 send-offset 4096 send-part 1904 send-chunk "
       "4096"
       " send-protocol LL send-registered 0 ring 1,0 tree-up 0 tree-down -1,-1,-1\n";
-  char name[] = "/tmp/nccl4j-plan-XXXXXX", text[sizeof expected + 100];
-  int file = mkstemp(name), status;
+  char name[40], text[sizeof expected + 100];
+  int file = memfd_create("plan", 0), status;
   CHECK(file >= 0);
+  snprintf(name, sizeof name, "/proc/self/fd/%d", file);
   pid_t child = fork();
   if (child == 0) {
     setenv("NCCL4J_STANDIN_PLAN", name, 1);
@@ -471,7 +464,6 @@ static void test_plans(const char *program) {
   CHECK(length >= 0);
   text[length] = 0;
   close(file);
-  unlink(name);
   if (strcmp(text, expected) != 0) fprintf(stderr, "the plans are:\n%s", text);
   CHECK(strcmp(text, expected) == 0);
 }

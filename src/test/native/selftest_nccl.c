@@ -4,34 +4,13 @@
  */
 #include "standin.h"
 
+#define CHECK_DETAIL ncclGetLastError(NULL)
+#include "selftest_check.h"
+
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define CHECK(condition)                                                                           \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      fprintf(stderr, "%s:%d: false: %s (last error: %s)\n", __FILE__, __LINE__, #condition,      \
-              ncclGetLastError(NULL));                                                             \
-      exit(1);                                                                                     \
-    }                                                                                              \
-  } while (0)
-#define SAME(expected, actual)                                                                     \
-  do {                                                                                             \
-    long long wanted = (long long)(expected), got = (long long)(actual);                           \
-    if (wanted != got) {                                                                           \
-      fprintf(stderr, "%s:%d: %s is %lld, not %lld (last error: %s)\n", __FILE__, __LINE__,        \
-              #actual, got, wanted, ncclGetLastError(NULL));                                       \
-      exit(1);                                                                                     \
-    }                                                                                              \
-  } while (0)
-#define OK(call) SAME(0, call)
 
 #define MAX_RANKS 17
 #define LIMIT_SECONDS 20

@@ -4,20 +4,10 @@
  */
 #include "standin.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
+#define CHECK_DETAIL ncclGetLastError(NULL)
+#include "selftest_check.h"
 
-#define SAME(expected, actual)                                                                     \
-  do {                                                                                             \
-    long long wanted = (long long)(expected), got = (long long)(actual);                           \
-    if (wanted != got) {                                                                           \
-      fprintf(stderr, "%s:%d: %s is %lld, not %lld (last error: %s)\n", __FILE__, __LINE__,        \
-              #actual, got, wanted, ncclGetLastError(NULL));                                       \
-      exit(1);                                                                                     \
-    }                                                                                              \
-  } while (0)
-#define OK(call) SAME(0, call)
+#include <dlfcn.h>
 
 static void version(void) {
   int version;

@@ -1,30 +1,12 @@
 /* Tests of launches, stream memory operations, copies in batches, captures and graphs; see README.md. */
+#include "selftest_check.h"
 #include "standin.h"
 
 #include "kernels/kernel.h"
 
 #include <cuda.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define CHECK(condition)                                                                           \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);                      \
-      exit(1);                                                                                     \
-    }                                                                                              \
-  } while (0)
-#define SAME(expected, call)                                                                       \
-  do {                                                                                             \
-    long long expected_ = (long long)(expected), found_ = (long long)(call);                       \
-    if (expected_ != found_) {                                                                     \
-      fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #call, found_, expected_); \
-      exit(1);                                                                                     \
-    }                                                                                              \
-  } while (0)
-#define OK(call) SAME(0, call)
 
 /* ---- the driver's functions ---- */
 

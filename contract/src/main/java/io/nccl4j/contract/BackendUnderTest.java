@@ -53,6 +53,11 @@ public interface BackendUnderTest {
     return Duration.ofMillis(600);
   }
 
+  /** Returns a configuration that does not block, with the short timeout. */
+  default CommunicatorConfig shortTimeoutConfig() {
+    return config().withBlocking(false).withTimeout(shortTimeout());
+  }
+
   /** Returns the short timeout as messages print it, such as {@code 0.6 s}. */
   default String shortTimeoutText() {
     return shortTimeout().toMillis() / 1000.0 + " s";

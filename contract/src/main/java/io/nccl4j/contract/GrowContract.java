@@ -142,13 +142,9 @@ abstract class GrowContract {
     }
   }
 
-  private CommunicatorConfig shortTimeout() {
-    return underTest().config().withBlocking(false).withTimeout(underTest().shortTimeout());
-  }
-
   @Test
   void growTimesOutIfNewRankNeverJoins() {
-    CommunicatorConfig config = shortTimeout();
+    CommunicatorConfig config = underTest().shortTimeoutConfig();
     try (Ranks ranks = Ranks.withShortTimeout(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       UniqueId id = rank.comm().newGrowId();
@@ -165,7 +161,7 @@ abstract class GrowContract {
   @Test
   void joinTimesOutIfGrowIsNeverCalled() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig config = shortTimeout();
+    CommunicatorConfig config = underTest().shortTimeoutConfig();
     try (Ranks ranks = Ranks.withShortTimeout(underTest(), 1)) {
       UniqueId id = ranks.rank(0).comm().newGrowId();
       assertTimeout(

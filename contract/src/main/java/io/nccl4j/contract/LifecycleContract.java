@@ -477,8 +477,7 @@ abstract class LifecycleContract {
   @ValueSource(booleans = {true, false})
   void initTimeoutNamesMissingRank(boolean blocking) throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig config =
-        underTest().config().withBlocking(blocking).withTimeout(underTest().shortTimeout());
+    CommunicatorConfig config = underTest().shortTimeoutConfig().withBlocking(blocking);
     try (Backend backend = underTest().open(2)) {
       UniqueId id = backend.newUniqueId();
       NcclTimeoutException thrown =

@@ -59,8 +59,7 @@ final class Ranks implements AutoCloseable {
    */
   static Ranks withShortTimeout(BackendUnderTest underTest, int size) {
     ProcessRank.assumeNone(size);
-    CommunicatorConfig config =
-        underTest.config().withBlocking(false).withTimeout(underTest.shortTimeout());
+    CommunicatorConfig config = underTest.shortTimeoutConfig();
     Backend backend = underTest.open(size);
     Ranks ranks = new Ranks(backend, size);
     int[] devices = IntStream.range(0, size).toArray();
