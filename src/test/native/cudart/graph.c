@@ -148,12 +148,12 @@ cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGrap
   graph_t *g = numEdges && !from == !to ? object_get(graph, KIND_GRAPH) : NULL;
   if (!g) RETURN(cudaErrorInvalidValue);
   cudaError_t error = cudaSuccess;
-  size_t count = 0, room = from ? *numEdges : 0;
+  size_t count = 0, capacity = from ? *numEdges : 0;
   pthread_mutex_lock(&graphs_lock);
   for (size_t i = 0; i < g->count; i++) {
     const struct edges *needs = g->at[i]->needs;
     for (size_t j = 0; j < needs->count; j++, count++) {
-      if (count >= room) continue;
+      if (count >= capacity) continue;
       from[count] = (cudaGraphNode_t)needs->at[j].from;
       to[count] = (cudaGraphNode_t)g->at[i];
       if (edgeData) edgeData[count] = needs->at[j].data;
@@ -161,8 +161,8 @@ cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGrap
     }
   }
   pthread_mutex_unlock(&graphs_lock);
-  for (size_t i = count; i < room; i++) from[i] = to[i] = NULL;
-  if (!from || count < room) *numEdges = count;
+  for (size_t i = count; i < capacity; i++) from[i] = to[i] = NULL;
+  if (!from || count < capacity) *numEdges = count;
   object_put(g);
   RETURN(error);
 }
