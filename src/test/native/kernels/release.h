@@ -15,6 +15,12 @@ struct field {
   uint8_t bytes, shift, width;
 };
 
+/* Values of a field: a whole integer, or bits of one. */
+/* clang-format off */
+#define WHOLE(offset, bytes) {offset, bytes, 0, 0}
+#define BITS(offset, bytes, shift, width) {offset, bytes, shift, width}
+/* clang-format on */
+
 struct release {
   int version;
 
@@ -82,6 +88,8 @@ struct release {
     struct field base, stride;
   } window;
 };
+
+extern const struct release release_2_30_7;
 
 /* Returns the release of the NCCL library of this process; ends the process if it is unknown. */
 const struct release *release_find(void);

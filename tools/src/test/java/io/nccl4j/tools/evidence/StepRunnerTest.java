@@ -54,6 +54,15 @@ class StepRunnerTest {
     }
   }
 
+  /** Waits until a process is dead, which is shortly after it was killed. */
+  private void awaitDead(String pidFile) throws IOException, InterruptedException {
+    long limit = System.nanoTime() + LONG.toNanos();
+    while (alive(pidFile)) {
+      assertTrue(System.nanoTime() < limit, pidFile + " was not killed");
+      Thread.sleep(10);
+    }
+  }
+
   @Test
   void successfulProcessPasses() {
     Outcome outcome = run(LONG, shell("process", "echo all done"));
@@ -63,15 +72,15 @@ class StepRunnerTest {
   }
 
   @Test
-  void hungProcessIsKilledWithItsChildren() throws IOException {
+  void hungProcessIsKilledWithItsChildren() throws IOException, InterruptedException {
     String pids = "echo $$ > " + folder + "/parent; sleep 300 & echo $! > " + folder + "/child; ";
     long start = System.nanoTime();
     Outcome outcome = run(Duration.ofSeconds(2), shell("process", pids + "echo hello; wait"));
     assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
     assertTrue(outcome.report().summary().startsWith("killed after 2 s: process"));
     assertTrue(System.nanoTime() - start < Duration.ofSeconds(20).toNanos());
-    assertFalse(alive("parent"));
-    assertFalse(alive("child"));
+    awaitDead("parent");
+    awaitDead("child");
     assertEquals(Map.of("process", "hello"), outcome.tails());
   }
 
@@ -83,12 +92,7 @@ class StepRunnerTest {
         assertThrows(IOException.class, () -> SweepCharts.await(sweep, Duration.ofSeconds(2)));
     assertEquals("did not finish within 2 s", late.getMessage());
     assertFalse(sweep.isAlive());
-    // await() waits only for the process, not for its children.
-    long limit = System.nanoTime() + LONG.toNanos();
-    while (alive("child")) {
-      assertTrue(System.nanoTime() < limit, "its child was not killed");
-      Thread.sleep(10);
-    }
+    awaitDead("child");
   }
 
   @Test
