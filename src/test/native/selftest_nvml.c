@@ -65,6 +65,7 @@ static void test_machine_of_environment(unsigned int links, const char *first_bu
   EXPECT(nvmlDeviceGetPciInfo_v3(device, &info) == NVML_SUCCESS && strcmp(info.busId, first_bus_id) == 0);
 
   unsigned int supported = 0;
+  nvmlIntNvLinkDeviceType_t type = NVML_NVLINK_DEVICE_TYPE_GPU;
   unsigned int on_switch[4] = {0};
   for (unsigned int link = 0; link < links; link++) {
     nvmlFieldValue_t field = {.fieldId = NVML_FI_DEV_NVLINK_GET_STATE, .scopeId = link};
@@ -78,6 +79,8 @@ static void test_machine_of_environment(unsigned int links, const char *first_bu
     EXPECT(nvmlDeviceGetNvLinkRemotePciInfo(peer, link, &remote) == NVML_SUCCESS);
     EXPECT(strcmp(info.busId, remote.busId) == 0 && info.bus >= 0xf0 && info.bus < 0xf4);
     on_switch[info.bus & 3]++;
+    EXPECT(nvmlDeviceGetNvLinkRemoteDeviceType(device, link, &type) == NVML_SUCCESS);
+    EXPECT(type == NVML_NVLINK_DEVICE_TYPE_SWITCH);
   }
   for (unsigned int s = 0; s < 4; s++) EXPECT(on_switch[s] == (links + 3 - s) / 4);
 
@@ -92,6 +95,7 @@ static void test_machine_of_environment(unsigned int links, const char *first_bu
   EXPECT(fields[2].nvmlReturn == refusal);
   EXPECT(fields[3].nvmlReturn == NVML_ERROR_NOT_SUPPORTED);
   EXPECT(nvmlDeviceGetNvLinkCapability(device, links, NVML_NVLINK_CAP_VALID, &supported) == refusal);
+  EXPECT(nvmlDeviceGetNvLinkRemoteDeviceType(device, links, &type) == refusal);
 
   nvmlGpuP2PStatus_t status = NVML_P2P_STATUS_NOT_SUPPORTED;
   EXPECT(nvmlDeviceGetP2PStatus(device, peer, NVML_P2P_CAPS_INDEX_WRITE, &status) == NVML_SUCCESS);
