@@ -349,14 +349,20 @@ __attribute__((visibility("default"))) ncclResult_t ncclGetVersion(int *version)
 }
 
 static void launch_of_other_release(struct world *w) {
-  release_version = 23100;
+  release_version = 99999;
   kernel_poll(launch_broadcast(w, NULL, kernel_name, broadcast));
+}
+
+static void launch_of_same_structures(struct world *w) {
+  release_version = 23100;
+  launch_wrong_layout(w);
 }
 
 /* Before any launch of this process, since the release is looked for once. */
 static void test_other_release(void) {
   const char *text = output_of_failure(launch_of_other_release);
-  CHECK(strcmp(text, "nccl4j emulation: a kernel of NCCL release 23100 is not emulated\n") == 0);
+  CHECK(strcmp(text, "nccl4j emulation: a kernel of NCCL release 99999 is not emulated\n") == 0);
+  CHECK(strstr(output_of_failure(launch_of_same_structures), "not laid out as in the known release") != NULL);
 }
 
 static void check_refused(void (*action)(struct world *w), const char *part) {

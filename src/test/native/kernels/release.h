@@ -22,8 +22,6 @@ struct field {
 /* clang-format on */
 
 struct release {
-  int version;
-
   /* The parameter of a kernel. The batches follow it, the first ones in the order of the blocks. */
   size_t arguments_bytes;
   struct {
