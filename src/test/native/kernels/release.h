@@ -89,7 +89,7 @@ struct release {
   } window;
 };
 
-extern const struct release release_2_30_7;
+extern const struct release release_2_28_9, release_2_30_7;
 
 /* Returns the release of the NCCL library of this process; ends the process if it is unknown. */
 const struct release *release_find(void);
