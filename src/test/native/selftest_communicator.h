@@ -83,7 +83,7 @@ struct collective_work {
   uint64_t argument, padding3;
 };
 
-struct message_work {
+struct p2p_work {
   void *send, *receive;
   size_t send_bytes, receive_bytes;
   int send_rank, receive_rank;
@@ -116,7 +116,7 @@ struct arguments {
 _Static_assert(sizeof(struct connection) == 152 && sizeof(struct peer) == 608, "connections");
 _Static_assert(sizeof(struct channel) == 368 && offsetof(struct channel, works_done) == 360, "channels");
 _Static_assert(offsetof(struct channel, tree_up) == 44 && offsetof(struct communicator, channel) == 96, "channels");
-_Static_assert(sizeof(struct collective_work) == 128 && sizeof(struct message_work) == 48, "works");
+_Static_assert(sizeof(struct collective_work) == 128 && sizeof(struct p2p_work) == 48, "works");
 _Static_assert(sizeof(struct broadcast_work) == 48 && sizeof(struct arguments) == 32, "works");
 
 struct world {

@@ -5,17 +5,17 @@
 
 static const char kernel_name[] = "_Z23ncclDevKernel_Generic24ncclDevKernelArgsStorage";
 
-/* ---- messages ---- */
+/* ---- sends and receives ---- */
 
 struct test {
-  int ranks, channels, parts; /* parts: channels that share a message */
+  int ranks, channels, parts; /* parts: channels that share a send or receive */
   bool ll, proxy;
   int direct; /* PEER_WRITES or PEER_READS: registered buffers */
   unsigned seed;
 };
 
 /* What each rank sends to each, and has received. */
-struct message_buffers {
+struct p2p_buffers {
   char *sent[RANKS_MOST][RANKS_MOST], *received[RANKS_MOST][RANKS_MOST];
 };
 
@@ -26,7 +26,7 @@ static size_t size_of(const struct test *t, int from, int to) {
 
 static char byte_of(int from, int to, size_t place) { return (char)(from * 31 + to * 17 + (int)(place * 7 >> 3)); }
 
-static void allocate(const struct test *t, struct message_buffers *buffers) {
+static void allocate(const struct test *t, struct p2p_buffers *buffers) {
   for (int from = 0; from < t->ranks; from++)
     for (int to = 0; to < t->ranks; to++) {
       size_t bytes = size_of(t, from, to);
@@ -37,7 +37,7 @@ static void allocate(const struct test *t, struct message_buffers *buffers) {
     }
 }
 
-static void check_and_release(const struct test *t, struct message_buffers *buffers) {
+static void check_and_release(const struct test *t, struct p2p_buffers *buffers) {
   for (int from = 0; from < t->ranks; from++)
     for (int to = 0; to < t->ranks; to++) {
       size_t bytes = size_of(t, from, to);
@@ -54,11 +54,10 @@ static uint8_t encode_chunk(uint32_t bytes) {
   return (uint8_t)((log2 - 2) << 3 | (bytes >> (log2 - 3) & 7));
 }
 
-static struct message_work message_of(const struct test *t, const struct message_buffers *buffers, int rank,
-                                       int round) {
+static struct p2p_work work_of(const struct test *t, const struct p2p_buffers *buffers, int rank, int round) {
   int to = (rank + round) % t->ranks, from = (rank + t->ranks - round) % t->ranks;
   bool direct = t->direct != 0 && round != 0;
-  struct message_work work = {
+  struct p2p_work work = {
       .send = buffers->sent[rank][to],
       .receive = buffers->received[rank][from],
       .send_bytes = size_of(t, rank, to),
@@ -79,13 +78,13 @@ static struct message_work message_of(const struct test *t, const struct message
   return work;
 }
 
-static bool serves(const struct message_work *work, int channel) {
+static bool serves(const struct p2p_work *work, int channel) {
   return ((channel - work->base) & (work->channels - 1)) < work->send_channels;
 }
 
 static void run(struct test t) {
   struct world *w = world_new(t.ranks, t.channels);
-  struct message_buffers buffers;
+  struct p2p_buffers buffers;
   struct kernel *kernels[RANKS_MOST];
   struct proxy proxy;
   set_flags(w, t.direct);
@@ -93,10 +92,10 @@ static void run(struct test t) {
   if (t.proxy) proxy_open(&proxy, w, t.ll ? LL : SIMPLE, 1, 1);
   allocate(&t, &buffers);
   for (int r = 0; r < t.ranks; r++) {
-    struct message_work works[RANKS_MOST];
+    struct p2p_work works[RANKS_MOST];
     uint64_t mine[CHANNELS_MOST] = {0};
     for (int round = 0; round < t.ranks; round++) {
-      works[round] = message_of(&t, &buffers, r, round);
+      works[round] = work_of(&t, &buffers, r, round);
       for (int k = 0; k < t.channels; k++)
         if (serves(&works[round], k)) mine[k] |= UINT64_C(1) << round;
     }
@@ -112,7 +111,7 @@ static void run(struct test t) {
   world_free(w);
 }
 
-static void test_messages(void) {
+static void test_sends_and_receives(void) {
   for (int ranks = 1; ranks <= 5; ranks++)
     for (unsigned seed = 0; seed < 8; seed++)
       for (int ll = 0; ll < 2; ll++)
@@ -120,14 +119,14 @@ static void test_messages(void) {
           run((struct test){.ranks = ranks, .channels = 2, .parts = parts, .ll = ll != 0, .seed = seed});
 }
 
-static void test_message_proxies(void) {
+static void test_proxies(void) {
   for (unsigned seed = 0; seed < 7; seed++)
     for (int ll = 0; ll < 2; ll++)
       run((struct test){
           .ranks = 2 + (int)seed % 3, .channels = 2, .parts = 2, .ll = ll != 0, .proxy = true, .seed = seed});
 }
 
-static void test_registered_messages(void) {
+static void test_registered_buffers(void) {
   for (unsigned seed = 0; seed < 7; seed++)
     for (int direct = PEER_WRITES; direct <= PEER_READS; direct++)
       run((struct test){.ranks = 4, .channels = 2, .parts = 2, .direct = direct, .seed = seed});
@@ -145,7 +144,7 @@ static void test_foreign_addresses(void) {
     /* The exchange of addresses gives the foreign one, which the other side corrects here in place of a mapping. */
     void **exchange = w->communicators[0]->channel[0].peers[1]->send[1].exchange;
     for (int r = 0; r < 2; r++) {
-      struct message_work work = {.channels = 1, .send_rank = 1 - r, .receive_rank = 1 - r};
+      struct p2p_work work = {.channels = 1, .send_rank = 1 - r, .receive_rank = 1 - r};
       work.send_chunk = work.receive_chunk = encode_chunk(4096);
       if (r == 0) work.send = direct == PEER_READS ? foreign : sent, work.send_bytes = 9000, work.send_channels = 1;
       else
@@ -418,15 +417,15 @@ static void write_plans(void) {
   struct kernel *kernel = arguments_launch(&a, w, kernel_name);
   CHECK(kernel_poll(kernel) == KERNEL_DONE); /* although rank 0 does not take part */
   kernel_free(kernel);
-  struct message_work message = {.send_rank = 0,
-                                 .receive_rank = 0,
-                                 .channels = 2,
-                                 .send_channels = 2,
-                                 .send_bytes = 6000,
-                                 .send_chunk = encode_chunk(4096),
-                                 .send_ll = 1};
+  struct p2p_work p2p = {.send_rank = 0,
+                         .receive_rank = 0,
+                         .channels = 2,
+                         .send_channels = 2,
+                         .send_bytes = 6000,
+                         .send_chunk = encode_chunk(4096),
+                         .send_ll = 1};
   arguments_begin(&a, w, 1);
-  arguments_batch(&a, w, 0, function_count() - 1, &message, sizeof message, 1, NULL);
+  arguments_batch(&a, w, 0, function_count() - 1, &p2p, sizeof p2p, 1, NULL);
   kernel = arguments_launch(&a, w, kernel_name);
   CHECK(kernel_poll(kernel) == KERNEL_DONE);
   kernel_free(kernel);
@@ -476,9 +475,9 @@ int main(int count, char **words) {
   test_other_release();
   test_function_numbers();
   test_registered_kernels();
-  test_messages();
-  test_message_proxies();
-  test_registered_messages();
+  test_sends_and_receives();
+  test_proxies();
+  test_registered_buffers();
   test_foreign_addresses();
   test_broadcasts();
   test_batches();
@@ -487,6 +486,6 @@ int main(int count, char **words) {
   test_refusals();
   test_plans("/proc/self/exe");
   (void)words;
-  printf("messages: passed\n");
+  printf("p2p: passed\n");
   return 0;
 }
