@@ -5,12 +5,13 @@
  */
 #include "launch.h"
 
+#include "../standin.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define LINE_BYTES 4096
@@ -19,14 +20,11 @@ static int file = -1;
 static bool only;
 
 static void open_file(void) {
-  const char *name = getenv("NCCL4J_STANDIN_PLAN"), *switched = getenv("NCCL4J_STANDIN_PLAN_ONLY");
-  only = switched != NULL && strcmp(switched, "1") == 0;
+  const char *name = getenv("NCCL4J_STANDIN_PLAN");
+  only = nccl4j_standin_number("NCCL4J_STANDIN_PLAN_ONLY", 0, 0, 1) != 0;
   if (name == NULL) return;
   file = open(name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0) {
-    fprintf(stderr, "nccl4j stand-in: NCCL4J_STANDIN_PLAN: cannot write to %s: %m\n", name);
-    abort();
-  }
+  if (file < 0) nccl4j_standin_refuse_variable("NCCL4J_STANDIN_PLAN", "a file that can be written to");
 }
 
 static void read_environment(void) {
