@@ -224,8 +224,8 @@ struct held {
 
 static void hold_stream(void *argument) {
   struct held *held = argument;
-  while (!atomic_load(&held->released)) usleep(1000);
-  usleep(50000);
+  wait_for_gate(&held->released);
+  usleep(50000); /* for a free that would not wait */
   atomic_store(&held->done, true);
 }
 
@@ -291,7 +291,7 @@ static void pools(void) {
 }
 
 int main(void) {
-  find_functions();
+  find_memory_functions();
   entry_points();
   error_names();
   allocations();

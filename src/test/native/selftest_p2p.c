@@ -432,7 +432,15 @@ static void write_plans(void) {
   world_free(w);
 }
 
-static void test_plans(const char *program) {
+static char plan_file[40];
+
+static void run_for_plans(void) {
+  setenv("NCCL4J_STANDIN_PLAN", plan_file, 1);
+  setenv("NCCL4J_STANDIN_PLAN_ONLY", "1", 1);
+  run_again((char *[]){program_invocation_name, "plans", NULL});
+}
+
+static void test_plans(void) {
   static const char expected[] =
       "rank 1 ranks 2 nodes 1 blocks 2 channel 0 function AllReduce type float16 algorithm TREE protocol LL operator "
       "MinMax"
@@ -447,18 +455,14 @@ static void test_plans(const char *program) {
       "rank 1 ranks 2 nodes 1 blocks 2 channel 1 function SendRecv send 0 send-offset 4096 send-part 1904 send-chunk "
       "4096"
       " send-protocol LL send-registered 0 ring 1,0 tree-up 0 tree-down -1,-1,-1\n";
-  char name[40], text[sizeof expected + 100];
+  char text[sizeof expected + 100];
   int file = memfd_create("plan", 0), status;
   CHECK(file >= 0);
-  snprintf(name, sizeof name, "/proc/self/fd/%d", file);
-  pid_t child = fork();
-  if (child == 0) {
-    setenv("NCCL4J_STANDIN_PLAN", name, 1);
-    setenv("NCCL4J_STANDIN_PLAN_ONLY", "1", 1);
-    execl(program, program, "plans", NULL);
-    _exit(127);
-  }
-  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  snprintf(plan_file, sizeof plan_file, "/proc/self/fd/%d", file);
+  run_child(run_for_plans, &status);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK(refuses_variable("NCCL4J_STANDIN_PLAN_ONLY", "true", "a number from 0 to 1"));
+  CHECK(refuses_variable("NCCL4J_STANDIN_PLAN", "/no/such/file", "a file that can be written to"));
   ssize_t length = read(file, text, sizeof text - 1);
   CHECK(length >= 0);
   text[length] = 0;
@@ -484,7 +488,7 @@ int main(int count, char **words) {
   test_abort();
   test_freed_memory();
   test_refusals();
-  test_plans("/proc/self/exe");
+  test_plans();
   (void)words;
   printf("p2p: passed\n");
   return 0;

@@ -175,14 +175,10 @@ struct held {
   atomic_bool released;
 };
 
-static void wait_for_release(void *held) {
-  while (!atomic_load(&((struct held *)held)->released)) usleep(1000);
-}
-
 static void hold(struct held *held) {
   atomic_init(&held->released, false);
   OK(cudaStreamCreate(&held->stream));
-  OK(cudaLaunchHostFunc(held->stream, wait_for_release, held));
+  OK(cudaLaunchHostFunc(held->stream, wait_for_gate, &held->released));
 }
 
 /* Ends the work, and with it the stream's thread, which takes away what waited for it. */
@@ -294,7 +290,7 @@ static void read_only_memory(void) {
 }
 
 int main(void) {
-  find_functions();
+  find_memory_functions();
   virtual_memory();
   refused_allocations();
   host_memory();

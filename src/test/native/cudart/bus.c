@@ -15,18 +15,22 @@ static struct nccl4j_standin_bus_id buses[MAX_DEVICES];
 static int nvlinks;
 
 /* NCCL4J_STANDIN_BUS_IDS=0000:1b:00.0,... names the first devices; others keep their own bus ids. */
+static bool read_bus_ids(const char *text) {
+  char *copy = strdup(text), *rest = copy;
+  bool valid = true;
+  int device = 0;
+  for (char *one; valid && (one = strsep(&rest, ",")); device++)
+    valid = device < MAX_DEVICES && nccl4j_standin_bus_parse(one, &buses[device]);
+  free(copy);
+  return valid;
+}
+
 __attribute__((constructor)) static void read_environment(void) {
   for (int device = 0; device < MAX_DEVICES; device++)
     buses[device] = (struct nccl4j_standin_bus_id){DOMAIN, (unsigned)device + 1, 0};
   const char *text = getenv("NCCL4J_STANDIN_BUS_IDS");
-  if (text) {
-    char *copy = strdup(text), *rest = copy;
-    int device = 0;
-    for (char *one; (one = strsep(&rest, ",")); device++)
-      if (device == MAX_DEVICES || !nccl4j_standin_bus_parse(one, &buses[device]))
-        nccl4j_standin_refuse_variable("NCCL4J_STANDIN_BUS_IDS", "at most 64 bus ids such as 0000:1b:00.0, with commas");
-    free(copy);
-  }
+  if (text && !read_bus_ids(text))
+    nccl4j_standin_refuse_variable("NCCL4J_STANDIN_BUS_IDS", "at most 64 bus ids such as 0000:1b:00.0, with commas");
   nvlinks = (int)nccl4j_standin_number("NCCL4J_STANDIN_NVLINKS", DEFAULT_NVLINKS, 0, DEFAULT_NVLINKS);
 }
 

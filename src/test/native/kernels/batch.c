@@ -35,7 +35,6 @@ static char *grow(struct batch *batch) {
   if (used + batch->work_bytes > batch->capacity) {
     batch->capacity = 2 * batch->capacity + batch->work_bytes;
     batch->works = realloc(batch->works, batch->capacity);
-    if (batch->works == NULL) abort();
   }
   batch->count++;
   return batch->works + used;

@@ -122,11 +122,6 @@ void primitives_run(struct primitives *p, const struct transfer *transfer) {
 
 /* ---- data ---- */
 
-static bool never(void *state) {
-  (void)state;
-  return false;
-}
-
 /* Whether the operand is a registered buffer of a send or receive that the peer copies. Its address is then the peer's,
  * which this process may not have. */
 static bool is_for_peer(const struct primitives *p, enum buffer buffer) {
@@ -144,7 +139,7 @@ char *operand(struct primitives *p, enum buffer buffer, ptrdiff_t offset, ptrdif
                                  : nccl4j_standin_writable(address, bytes, device);
   if (!allowed) {
     p->block->launch->failed = true;
-    fiber_wait(p->self, never, NULL);
+    fiber_stop(p->self);
   }
   return address;
 }

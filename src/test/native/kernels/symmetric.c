@@ -413,11 +413,6 @@ static void run_epoch(struct symmetric *s, struct ll_session *session, const str
   end_epoch(session);
 }
 
-static bool never(void *state) {
-  (void)state;
-  return false;
-}
-
 /* Fails the kernel if a device may not access an operand that is not in a window. */
 static void check_operand(struct symmetric *s, struct fiber *self, const struct share *share, bool input,
                           size_t bytes) {
@@ -428,7 +423,7 @@ static void check_operand(struct symmetric *s, struct fiber *self, const struct 
   if (input ? nccl4j_standin_usable(operand, bytes, s->device) : nccl4j_standin_writable(operand, bytes, s->device))
     return;
   s->failed = true;
-  fiber_wait(self, never, NULL);
+  fiber_stop(self);
 }
 
 /* A block executes a part of one work. */
@@ -460,7 +455,6 @@ static void run_block(struct fiber *self, void *argument) {
 struct symmetric *symmetric_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes,
                                 int device) {
   struct symmetric *s = calloc(1, sizeof *s + shape->grid.x * sizeof *s->blocks);
-  if (s == NULL) abort();
   s->name = name;
   s->arguments = arguments;
   s->bytes = bytes;
