@@ -101,7 +101,7 @@ struct collective_work {
 #endif
 };
 
-struct message_work {
+struct p2p_work {
   void *send, *receive;
   size_t send_bytes, receive_bytes;
   int send_rank, receive_rank;
@@ -136,7 +136,7 @@ _Static_assert(sizeof(struct channel) == 368 && offsetof(struct communicator, ch
 _Static_assert(offsetof(struct channel, works_done) == (RELEASE >= 22900 ? 360 : 352), "channels");
 _Static_assert(offsetof(struct channel, tree_up) == (RELEASE >= 22900 ? 44 : 36), "channels");
 _Static_assert(sizeof(struct collective_work) == (RELEASE >= 22900 ? 128 : 96), "works");
-_Static_assert(sizeof(struct message_work) == 48, "works");
+_Static_assert(sizeof(struct p2p_work) == 48, "works");
 _Static_assert(sizeof(struct broadcast_work) == 48 && sizeof(struct arguments) == 32, "works");
 
 /* This program is the NCCL library of its process, for the emulation. */

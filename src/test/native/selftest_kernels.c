@@ -4,9 +4,6 @@
 #include "kernels/fiber.c"
 
 #include <pthread.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static const char kernel_name[] = "_Z23ncclDevKernel_Generic24ncclDevKernelArgsStorage";
 
@@ -467,19 +464,17 @@ static void overflow(struct fiber *self, void *argument) {
   _exit(0);
 }
 
+static void run_overflow(void) {
+  struct fibers *fibers = fibers_new();
+  fibers_add(fibers, overflow, NULL);
+  fibers_run(fibers);
+}
+
 /* A fiber that overflows its stack ends the process. */
 static void test_overflow(void) {
   int status;
-  pid_t child = fork();
-  CHECK(child >= 0);
-  if (child == 0) { /* exits with 0 if it survives */
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    close(STDERR_FILENO);
-    struct fibers *fibers = fibers_new();
-    fibers_add(fibers, overflow, NULL);
-    fibers_run(fibers);
-  }
-  CHECK(waitpid(child, &status, 0) == child && !(WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  run_child(run_overflow, &status);
+  CHECK(!(WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }
 
 int main(void) {

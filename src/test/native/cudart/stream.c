@@ -22,7 +22,6 @@ STANDIN_SITE(cudaStreamGetPriority)
 STANDIN_SITE(cudaStreamGetDevice)
 STANDIN_SITE(cudaStreamGetId)
 STANDIN_SITE(cudaDeviceSynchronize)
-STANDIN_SITE(cudaDeviceReset)
 
 struct item {
   const struct nccl4j_standin_work *work;
@@ -507,15 +506,6 @@ cudaError_t cudaDeviceSynchronize(void) {
   cudaError_t error = device_current(&device);
   if (error == cudaSuccess) error = capture_forbids_device_wait(device);
   if (error == cudaSuccess) error = device_synchronize(device);
-  RETURN(error);
-}
-
-/* Real CUDA destroys all resources of the device; nccl4j does not call it, so the stand-in only waits. */
-cudaError_t cudaDeviceReset(void) {
-  ENTER(cudaDeviceReset);
-  int device;
-  cudaError_t error = device_current(&device);
-  if (error == cudaSuccess) device_synchronize(device);
   RETURN(error);
 }
 

@@ -6,7 +6,7 @@
 
 #define PACK_BYTES 16 /* works are stored in packs, each of which may be at the start of the queue again */
 #define STORED_IN_ARGUMENTS 0
-#define MESSAGE_GRAIN 4096
+#define P2P_GRAIN 4096
 
 static size_t work_bytes(const struct release *release, enum work_type type) {
   switch (type) {
@@ -35,7 +35,6 @@ static char *grow(struct batch *batch) {
   if (used + batch->work_bytes > batch->capacity) {
     batch->capacity = 2 * batch->capacity + batch->work_bytes;
     batch->works = realloc(batch->works, batch->capacity);
-    if (batch->works == NULL) abort();
   }
   batch->count++;
   return batch->works + used;
@@ -101,7 +100,7 @@ struct part part_of(const struct block *block, const void *work) {
   return part;
 }
 
-bool message_part(const struct block *block, const void *work, bool send, size_t *begin, size_t *end) {
+bool p2p_part(const struct block *block, const void *work, bool send, size_t *begin, size_t *end) {
   const struct release *r = block->launch->release;
   int channels = get_int(work, r->message.channels); /* a power of 2 */
   int part = (block->channel_number - get_int(work, r->message.base)) & (channels - 1);
@@ -109,14 +108,14 @@ bool message_part(const struct block *block, const void *work, bool send, size_t
   if (part >= parts) return false;
   size_t bytes = get(work, send ? r->message.send_bytes : r->message.receive_bytes);
   size_t share =
-      (bytes / (size_t)parts + (bytes % (size_t)parts != 0) + MESSAGE_GRAIN - 1) & ~(size_t)(MESSAGE_GRAIN - 1);
+      (bytes / (size_t)parts + (bytes % (size_t)parts != 0) + P2P_GRAIN - 1) & ~(size_t)(P2P_GRAIN - 1);
   *begin = (size_t)part * share < bytes ? (size_t)part * share : bytes;
   *end = (size_t)(part + 1) * share < bytes ? (size_t)(part + 1) * share : bytes;
   return true;
 }
 
 /* The chunk size is a small float: three bits after a leading one, except for numbers below 8. */
-size_t message_chunk(const struct block *block, const void *work, bool send) {
+size_t p2p_chunk(const struct block *block, const void *work, bool send) {
   const struct release *r = block->launch->release;
   uint32_t code = (uint32_t)get(work, send ? r->message.send_chunk : r->message.receive_chunk);
   uint32_t exponent = code >> 3, mantissa = code & 7;

@@ -52,11 +52,6 @@ struct fibers {
 #endif
 };
 
-static void *check_memory(void *memory) {
-  if (memory == NULL) abort();
-  return memory;
-}
-
 /* ---- stacks, each above a page without access: an overflow ends the process ---- */
 
 static size_t guard_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
@@ -118,7 +113,7 @@ static void after_leaving(struct fibers *fibers) {
 /* ---- fibers ---- */
 
 struct fibers *fibers_new(void) {
-  struct fibers *fibers = check_memory(calloc(1, sizeof *fibers));
+  struct fibers *fibers = calloc(1, sizeof *fibers);
   fibers->last = &fibers->first;
   return fibers;
 }
@@ -147,7 +142,7 @@ static void enter(unsigned high, unsigned low) {
 }
 
 struct fiber *fibers_add(struct fibers *fibers, void (*run)(struct fiber *self, void *argument), void *argument) {
-  struct fiber *fiber = check_memory(calloc(1, sizeof *fiber));
+  struct fiber *fiber = calloc(1, sizeof *fiber);
   fiber->stack = stack_new();
   fiber->run = run;
   fiber->argument = argument;
@@ -202,6 +197,13 @@ void fiber_wait(struct fiber *self, bool (*condition)(void *state), void *state)
   before_leaving(self);
   if (swapcontext(&self->context, &self->fibers->context) != 0) abort();
   after_entering(self);
+}
+
+static bool never(void *nothing) { return nothing != NULL; }
+
+void fiber_stop(struct fiber *self) {
+  fiber_wait(self, never, NULL);
+  abort(); /* not reached */
 }
 
 static bool has_ended(void *fiber) { return ((struct fiber *)fiber)->ended; }

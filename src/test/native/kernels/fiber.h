@@ -24,6 +24,9 @@ bool fibers_ended(const struct fibers *fibers);
 /* Waits until the condition is true; called by the fiber itself. The condition is also evaluated outside the fiber. */
 void fiber_wait(struct fiber *self, bool (*condition)(void *state), void *state);
 
+/* Runs no more: its kernel ends without it. */
+_Noreturn void fiber_stop(struct fiber *self);
+
 /* Waits until the other fiber has ended. */
 void fiber_join(struct fiber *self, struct fiber *other);
 

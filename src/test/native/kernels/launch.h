@@ -66,9 +66,9 @@ struct part {
 };
 struct part part_of(const struct block *block, const void *work);
 
-/* The part of a message that one channel does, in bytes; false if it does none. */
-bool message_part(const struct block *block, const void *work, bool send, size_t *begin, size_t *end);
-size_t message_chunk(const struct block *block, const void *work, bool send);
+/* The part of a send or receive that one channel does, in bytes; false if it does none. */
+bool p2p_part(const struct block *block, const void *work, bool send, size_t *begin, size_t *end);
+size_t p2p_chunk(const struct block *block, const void *work, bool send);
 
 /* Runs all works of the block's batch. */
 void collectives_run(struct block *block, struct fiber *self);

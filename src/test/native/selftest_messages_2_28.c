@@ -1,3 +1,0 @@
-/* The tests of selftest_messages.c with the structures of NCCL 2.28.9. */
-#define RELEASE 22809
-#include "selftest_messages.c"
