@@ -53,6 +53,11 @@ record Machine(
   }
 
   boolean ncclAtLeast(int major, int minor) {
+    return atLeast(nccl, major, minor);
+  }
+
+  /** Returns whether a release of NCCL, such as 2.30.7, is that one or newer. */
+  static boolean atLeast(String nccl, int major, int minor) {
     int[] parts = Arrays.stream(nccl.split("\\.", -1)).mapToInt(Integer::parseInt).toArray();
     return parts[0] > major || (parts[0] == major && parts.length > 1 && parts[1] >= minor);
   }
