@@ -151,7 +151,6 @@ ncclResult_t comm_get_ready(ncclComm_t handle, const char *function, ncclComm_t 
 ncclResult_t comm_get_usable(ncclComm_t handle, const char *function, ncclComm_t *comm);
 /* The caller holds a reference. */
 void comm_abort(ncclComm_t comm);
-ncclResult_t wait_for_executions(ncclComm_t comm);
 ncclResult_t config_take(ncclConfig_t *own, const ncclConfig_t *given, const ncclConfig_t *inherited);
 void registrations_free(struct registration *list);
 void windows_free(struct ncclWindow_vidmem *windows);
