@@ -52,6 +52,7 @@ static void test_machine_of_environment(unsigned int links, const char *first_bu
   CHECK(nvmlDeviceGetPciInfo_v3(device, &info) == NVML_SUCCESS && strcmp(info.busId, first_bus_id) == 0);
 
   unsigned int supported = 0;
+  nvmlIntNvLinkDeviceType_t type = NVML_NVLINK_DEVICE_TYPE_GPU;
   unsigned int on_switch[4] = {0};
   for (unsigned int link = 0; link < links; link++) {
     nvmlFieldValue_t field = {.fieldId = NVML_FI_DEV_NVLINK_GET_STATE, .scopeId = link};
@@ -65,6 +66,8 @@ static void test_machine_of_environment(unsigned int links, const char *first_bu
     OK(nvmlDeviceGetNvLinkRemotePciInfo(peer, link, &remote));
     CHECK(strcmp(info.busId, remote.busId) == 0 && info.bus >= 0xf0 && info.bus < 0xf4);
     on_switch[info.bus & 3]++;
+    OK(nvmlDeviceGetNvLinkRemoteDeviceType(device, link, &type));
+    CHECK(type == NVML_NVLINK_DEVICE_TYPE_SWITCH);
   }
   for (unsigned int s = 0; s < 4; s++) CHECK(on_switch[s] == (links + 3 - s) / 4);
 
@@ -79,6 +82,7 @@ static void test_machine_of_environment(unsigned int links, const char *first_bu
   CHECK(fields[2].nvmlReturn == refusal);
   CHECK(fields[3].nvmlReturn == NVML_ERROR_NOT_SUPPORTED);
   CHECK(nvmlDeviceGetNvLinkCapability(device, links, NVML_NVLINK_CAP_VALID, &supported) == refusal);
+  CHECK(nvmlDeviceGetNvLinkRemoteDeviceType(device, links, &type) == refusal);
 
   nvmlGpuP2PStatus_t status = NVML_P2P_STATUS_NOT_SUPPORTED;
   OK(nvmlDeviceGetP2PStatus(device, peer, NVML_P2P_CAPS_INDEX_WRITE, &status));

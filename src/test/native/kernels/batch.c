@@ -51,6 +51,7 @@ void batch_load(struct block *block, int index) {
     const char *header = launch->arguments + place;
     batch->type = (enum work_type)get_int(header, r->batch.type);
     batch->work_bytes = work_bytes(r, batch->type);
+    if (batch->work_bytes == 0) launch_refuse(launch, "it has works that the known release lacks");
     uint64_t set = get(header, r->batch.set);
     for (uint32_t bit = 0; bit < 64; bit++) {
       if ((set >> bit & 1) == 0) continue;
@@ -60,7 +61,7 @@ void batch_load(struct block *block, int index) {
     int jump = get_int(header, r->batch.jump);
     bool extended = get_int(header, r->batch.extends) != 0;
     if (!extended) {
-      if (!function_find(get_int(header, r->batch.function), &batch->function))
+      if (!function_find(get_int(header, r->batch.function), r->broadcast_bytes != 0, &batch->function))
         launch_refuse(launch, "it has a function of an unknown number");
       batch->next = jump == 0 ? -1 : index + jump;
       return;

@@ -13,7 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct release *const releases[] = {&release_2_30_7};
+/* 2.31.0 is the state of NCCL's development branch of 13 June 2026 (2.31.0 a7, commit 86fa684d), whose structures and
+ * function numbers are those of 2.30.7. A final 2.31 may differ, with the same number. */
+static const struct {
+  int version;
+  const struct release *release;
+} releases[] = {{22809, &release_2_28_9}, {23007, &release_2_30_7}, {23100, &release_2_30_7}};
 
 /* The names of the objects of this process. */
 struct objects {
@@ -54,7 +59,7 @@ static void find(void) {
   }
   /* Without NCCL this is a test that builds a release's structures, the newest one's. */
   for (size_t i = 0; i < sizeof releases / sizeof *releases; i++)
-    if (version == 0 || releases[i]->version == version) found = releases[i];
+    if (version == 0 || releases[i].version == version) found = releases[i].release;
   if (found == NULL) not_emulated("a kernel of NCCL release %d", version);
 }
 

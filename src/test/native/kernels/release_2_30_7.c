@@ -2,8 +2,6 @@
 #include "release.h"
 
 const struct release release_2_30_7 = {
-    .version = 23007,
-
     .arguments_bytes = 32,
     .arguments =
         {

@@ -192,6 +192,14 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsigned int 
   return NVML_SUCCESS;
 }
 
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
+                                                 nvmlIntNvLinkDeviceType_t *type) {
+  CHECK(device, type);
+  RETURN_UNLESS_SUCCESS(check_link(link));
+  *type = NVML_NVLINK_DEVICE_TYPE_SWITCH;
+  return NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values) {
   CHECK(device, values);
   if (count < 1) return NVML_ERROR_INVALID_ARGUMENT;

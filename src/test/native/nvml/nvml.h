@@ -29,6 +29,9 @@ typedef enum {
   NVML_NVLINK_CAP_VALID = 5,
 } nvmlNvLinkCapability_t;
 
+/* What is at the other end of an NVLink. */
+typedef enum { NVML_NVLINK_DEVICE_TYPE_GPU = 0, NVML_NVLINK_DEVICE_TYPE_SWITCH = 2 } nvmlIntNvLinkDeviceType_t;
+
 typedef enum {
   NVML_P2P_CAPS_INDEX_READ = 0,
   NVML_P2P_CAPS_INDEX_WRITE = 1,
@@ -91,6 +94,8 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, nv
 nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, unsigned int link, nvmlNvLinkCapability_t capability,
                                            unsigned int *result);
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *info);
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
+                                                 nvmlIntNvLinkDeviceType_t *type);
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values);
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *info);
 nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t device, void *info);
