@@ -171,7 +171,8 @@ static void resume(struct fibers *fibers, struct fiber *fiber) {
   }
 }
 
-bool fibers_run(struct fibers *fibers) {
+/* Returns whether any of them ran. */
+static bool fibers_run(struct fibers *fibers) {
   bool ran = false, again = true;
   while (again) {
     again = false;
@@ -184,10 +185,17 @@ bool fibers_run(struct fibers *fibers) {
   return ran;
 }
 
-bool fibers_ended(const struct fibers *fibers) {
+static bool all_ended(const struct fibers *fibers) {
   for (const struct fiber *fiber = fibers->first; fiber != NULL; fiber = fiber->next)
     if (!fiber->ended) return false;
   return true;
+}
+
+enum kernel_progress fibers_poll(struct fibers *fibers, const bool *failed, const uint32_t *abort_flag) {
+  bool ran = fibers_run(fibers);
+  if (*failed) return KERNEL_FAILED;
+  bool aborted = abort_flag != NULL && __atomic_load_n(abort_flag, __ATOMIC_ACQUIRE) != 0;
+  return aborted || all_ended(fibers) ? KERNEL_DONE : ran ? KERNEL_MOVED : KERNEL_WAITS;
 }
 
 void fiber_wait(struct fiber *self, bool (*condition)(void *state), void *state) {

@@ -17,7 +17,6 @@ void launch_refuse(const struct launch *launch, const char *reason) {
 struct launch *launch_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes,
                           int device) {
   struct launch *launch = calloc(1, sizeof *launch + shape->grid.x * sizeof *launch->blocks);
-  if (launch == NULL) abort();
   launch->name = name;
   launch->arguments = arguments;
   launch->bytes = bytes;
@@ -127,15 +126,8 @@ static void start(struct launch *launch) {
   }
 }
 
-static bool is_aborted(const struct launch *launch) {
-  const uint32_t *flag = get_pointer(launch->communicator, launch->release->communicator.abort);
-  return flag != NULL && __atomic_load_n(flag, __ATOMIC_ACQUIRE) != 0;
-}
-
 enum kernel_progress launch_poll(struct launch *launch) {
   if (launch->release == NULL) start(launch);
-  bool ran = fibers_run(launch->fibers);
-  if (launch->failed) return KERNEL_FAILED;
-  if (fibers_ended(launch->fibers) || is_aborted(launch)) return KERNEL_DONE;
-  return ran ? KERNEL_MOVED : KERNEL_WAITS;
+  return fibers_poll(launch->fibers, &launch->failed,
+                     get_pointer(launch->communicator, launch->release->communicator.abort));
 }

@@ -496,12 +496,7 @@ static void start(struct symmetric *s) {
 
 enum kernel_progress symmetric_poll(struct symmetric *s) {
   if (s->release == NULL) start(s);
-  bool ran = fibers_run(s->fibers);
-  if (s->failed) return KERNEL_FAILED;
-  const uint32_t *abort_flag = get_pointer(s->arguments, s->release->symmetric.abort);
-  bool aborted = abort_flag != NULL && __atomic_load_n(abort_flag, __ATOMIC_ACQUIRE) != 0;
-  if (fibers_ended(s->fibers) || aborted) return KERNEL_DONE;
-  return ran ? KERNEL_MOVED : KERNEL_WAITS;
+  return fibers_poll(s->fibers, &s->failed, get_pointer(s->arguments, s->release->symmetric.abort));
 }
 
 void symmetric_free(struct symmetric *s) {
