@@ -76,6 +76,8 @@ void p2p_run(struct block *block, struct fiber *self);
 void broadcasts_run(struct block *block, struct fiber *self);
 /* Runs a work with the algorithm PAT. */
 void pat_run(struct block *block, struct fiber *self, const void *work);
+/* Returns the operator's argument of a collective. */
+uint64_t argument_of(const struct block *block, const void *work);
 
 /* Whether plans are written, and whether nothing else is to be done. */
 bool plan_wanted(void);
