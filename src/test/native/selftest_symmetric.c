@@ -207,14 +207,17 @@ static void test_operations(void) {
 /* Two works: the first is of one block and a part of another; or all blocks execute it together. */
 static void test_works(void) {
   for (int operation = ALL_REDUCES; operation <= REDUCE_SCATTERS; operation++)
-    for (int together = 0; together < 2; together++) {
+    for (int together = 0; together < 3; together++) { /* 1: two blocks execute the first work; 2: the second one */
       size_t first = 9000, second = 5000, unit = operation == ALL_GATHERS ? 4 : 1;
       struct launch_of_works l = {.name = names[operation][1], .ranks = 3, .blocks = 3, .works = 2};
-      l.ranges[0] = (struct range){0, 0x7fff};
-      l.ranges[1] = together ? (struct range){0, 0xffff} : (struct range){1, 0x3fff};
-      l.ranges[2] = (struct range){1, 0xffff};
-      l.work[0] = (struct work){.count = first * unit, .input = 0, .output = OUTPUT, .block_count = together ? 2 : 0};
+      static const struct range ends[3][3] = {{{0, 0x7fff}, {1, 0x3fff}, {1, 0xffff}},
+                                              {{0, 0x7fff}, {0, 0xffff}, {1, 0xffff}},
+                                              {{0, 0xffff}, {1, 0x7fff}, {1, 0xffff}}};
+      memcpy(l.ranges, ends[together], sizeof l.ranges);
+      l.work[0] = (struct work){.count = first * unit, .input = 0, .output = OUTPUT};
       l.work[1] = (struct work){.count = second * unit, .input = 4 * 3 * first, .output = OUTPUT + 4 * 3 * first + 64};
+      if (together == 1) l.work[0].block_count = 2;
+      if (together == 2) l.work[1].first_block = 1, l.work[1].block_count = 2;
       map_windows(3);
       clear_output(3);
       fill(3, l.work[0].input, 3 * first);

@@ -339,6 +339,8 @@ public final class NcclCommunicator {
    * 2.27 on.
    *
    * <p>After a timeout, abort the communicators of all ranks; the memory stays retained until then.
+   * Before NCCL 2.29.7 an abort does not end a collective on symmetric windows that waits for
+   * another rank.
    *
    * @param buffer this rank's memory, from {@link NcclBackend#newRegistrableBuffer} or CUDA's
    *     virtual-memory functions, 1 element or more, at a multiple of 4096 bytes; it must not be in
