@@ -42,6 +42,7 @@ class EmulatedBitsTest {
     Map<String, String> variables = EmulatedNccl.environment(4);
     variables.put("NCCL_MAX_CTAS", "2");
     variables.put("NCCL_NVLS_ENABLE", "0");
+    variables.put("NCCL_WIN_ENABLE", "0");
     variables.put(Prediction.ALGORITHM, algorithm);
     variables.put(Prediction.PROTOCOL, protocol);
     variables.put("NCCL_DEBUG", "INFO");
