@@ -1,4 +1,4 @@
-/* What the self-tests of memory share. */
+/* What the self-tests of the emulated CUDA share. */
 #ifndef NCCL4J_SELFTEST_H
 #define NCCL4J_SELFTEST_H
 
@@ -6,7 +6,7 @@
 #include "standin.h"
 
 #include <cuda.h>
-#include <string.h>
+#include <time.h>
 
 static inline void *entry(const char *name, unsigned int version) {
   void *function = NULL;
@@ -16,10 +16,32 @@ static inline void *entry(const char *name, unsigned int version) {
   return function;
 }
 
+/* Time for something that must not happen. */
+static inline void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); }
+
+/* A host function that ends when its gate, an atomic_bool, is open. */
+static inline void wait_for_gate(void *gate) {
+  while (!atomic_load((atomic_bool *)gate)) usleep(1000);
+}
+
+static inline cudaStream_t stream_new(void) {
+  cudaStream_t stream;
+  OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
+}
+
+static inline cudaEvent_t event_new(void) {
+  cudaEvent_t event;
+  OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return event;
+}
+
+/* ---- memory ---- */
+
 #define MIB ((size_t)1 << 20)
 #define GRANULE (2 * MIB)
 
-/* The driver's functions under test, found as programs find them. */
+/* The driver's functions of memory, found as programs find them. */
 static struct {
   __typeof__(cuMemGetAllocationGranularity) *granularity;
   __typeof__(cuMemCreate) *create;
@@ -37,7 +59,7 @@ static struct {
   __typeof__(cuPointerGetAttribute) *attribute;
 } cu;
 
-static inline void find_functions(void) {
+static inline void find_memory_functions(void) {
   cu.granularity = entry("cuMemGetAllocationGranularity", 10020);
   cu.create = entry("cuMemCreate", 10020);
   cu.release = entry("cuMemRelease", 10020);

@@ -1,7 +1,7 @@
 /*
- * Communicators built by hand in memory, for selftest_kernels.c: the structures of NCCL 2.30.7 as far as its kernels
- * read them, declared here once more so that they check the table in kernels/release.c. All ranks are in this process;
- * each pair of them has connections in both directions, which share the buffer of the receiver.
+ * Communicators built by hand in memory, for selftest_kernels.c: the structures of an NCCL release as far as its
+ * kernels read them, declared here once more so that they check the tables in kernels/release_*.c. All ranks are in
+ * this process; each pair of them has connections in both directions, which share the buffer of the receiver.
  */
 #ifndef NCCL4J_SELFTEST_COMMUNICATOR_H
 #define NCCL4J_SELFTEST_COMMUNICATOR_H
@@ -15,6 +15,11 @@
 
 #include <cuda.h>
 #include <string.h>
+
+#ifndef RELEASE
+#define RELEASE 23007
+#endif
+#define BROADCASTS (RELEASE >= 22900) /* whether the release has those of groups */
 
 #define RANKS_MOST 17
 #define CHANNELS_MOST 3
@@ -52,16 +57,22 @@ struct peer {
 };
 
 struct channel {
-  struct peer **peers;
-  int previous, next, *ring, *rank_to_index, index, padding;
+  _Alignas(16) struct peer **peers;
+  int previous, next, *ring;
+#if RELEASE >= 22900
+  int *rank_to_index;
+#endif
+  int index, padding;
   int tree_depth, tree_up, tree_down[3];
   char others[300];
   uint64_t works_done;
 };
 
 struct communicator {
-  int rank, ranks, node, nodes, buffer_bytes[3], message_chunk;
+  int rank, ranks, node, nodes, buffer_bytes[3], p2p_chunk;
+#if RELEASE >= 23000
   bool across_cliques;
+#endif
   int all_nvlink, *dense;
   uint32_t *abort;
   struct channel *channels;
@@ -74,16 +85,23 @@ struct collective_work {
   uint32_t first : 8, last : 8, warps : 8, argument_is_address : 1, registered : 1, network_registered : 1,
       one_node : 1, direct : 2, one_rank_per_node : 1, profiled : 1;
   uint32_t root;
+#if RELEASE >= 22900
   char padding[16];
+#endif
   void *receive, *send;
+#if RELEASE >= 22900
   uint64_t padding2;
+#endif
   uintptr_t send_offset, receive_offset, *remote_sends, *remote_receives;
   size_t counts[3];
   uint64_t grains_first : 21, grains_middle : 21, grains_last : 21;
-  uint64_t argument, padding3;
+  uint64_t argument;
+#if RELEASE >= 22900
+  uint64_t padding3;
+#endif
 };
 
-struct message_work {
+struct p2p_work {
   void *send, *receive;
   size_t send_bytes, receive_bytes;
   int send_rank, receive_rank;
@@ -114,10 +132,20 @@ struct arguments {
 };
 
 _Static_assert(sizeof(struct connection) == 152 && sizeof(struct peer) == 608, "connections");
-_Static_assert(sizeof(struct channel) == 368 && offsetof(struct channel, works_done) == 360, "channels");
-_Static_assert(offsetof(struct channel, tree_up) == 44 && offsetof(struct communicator, channel) == 96, "channels");
-_Static_assert(sizeof(struct collective_work) == 128 && sizeof(struct message_work) == 48, "works");
+_Static_assert(sizeof(struct channel) == 368 && offsetof(struct communicator, channel) == 96, "channels");
+_Static_assert(offsetof(struct channel, works_done) == (RELEASE >= 22900 ? 360 : 352), "channels");
+_Static_assert(offsetof(struct channel, tree_up) == (RELEASE >= 22900 ? 44 : 36), "channels");
+_Static_assert(sizeof(struct collective_work) == (RELEASE >= 22900 ? 128 : 96), "works");
+_Static_assert(sizeof(struct p2p_work) == 48, "works");
 _Static_assert(sizeof(struct broadcast_work) == 48 && sizeof(struct arguments) == 32, "works");
+
+/* This program is the NCCL library of its process, for the emulation. */
+static int release_version = RELEASE;
+
+__attribute__((visibility("default"))) ncclResult_t ncclGetVersion(int *version) {
+  *version = release_version;
+  return ncclSuccess;
+}
 
 struct world {
   int ranks, channels;
@@ -177,7 +205,7 @@ static inline struct world *world_new(int ranks, int channels) {
     c->buffer_bytes[LL] = SLOTS * STEP_LL;
     c->buffer_bytes[LL128] = SLOTS * STEP_LL128;
     c->buffer_bytes[SIMPLE] = SLOTS * STEP_SIMPLE;
-    c->message_chunk = MESSAGE_CHUNK;
+    c->p2p_chunk = MESSAGE_CHUNK;
     c->abort = &w->aborted;
     c->channels = c->channel;
     c->local_ranks = zeroed((size_t)ranks * sizeof(int));
@@ -229,11 +257,9 @@ static inline void world_free(struct world *w) {
 }
 
 static inline int function_number(struct function wanted) {
-  for (int i = 0; i < function_count(); i++) {
-    struct function f;
-    CHECK(function_find(i, &f));
+  struct function f;
+  for (int i = 0; function_find(i, BROADCASTS, &f); i++)
     if (memcmp(&f, &wanted, sizeof f) == 0) return i;
-  }
   CHECK(!"there is such a function");
   return -1;
 }

@@ -9,8 +9,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
-#include <string.h>
 
 #define MAX_RANKS 17
 #define LIMIT_SECONDS 20
@@ -61,12 +59,6 @@ static void on_threads(int ranks, void *(*start)(void *), void (*body)(struct ra
     for (int i = 0; i < LIMIT_SECONDS * 1000 && (counter) != (value); i++) usleep(1000);           \
     SAME(value, counter);                                                                          \
   } while (0)
-
-/* Waits until another thread is blocked inside the nth call of a function. */
-static void await_blocked(const char *function, int64_t calls) {
-  AWAIT(calls, nccl4j_standin_calls(function));
-  usleep(200000);
-}
 
 /* ---- values ---- */
 
@@ -1421,9 +1413,8 @@ static void first_operations(void) {
   struct caller callers[2];
   pthread_t thread;
   callers_new(callers);
-  nccl4j_standin_reset();
   OK(pthread_create(&thread, NULL, caller_main, &callers[0]));
-  await_blocked("ncclAllReduce", 1);
+  AWAIT(1, nccl4j_standin_live("connecting"));
   SAME(-1, atomic_load(&callers[0].result));
   caller_main(&callers[1]);
   OK(pthread_join(thread, NULL));
@@ -1440,33 +1431,21 @@ static void first_operations(void) {
   callers_free(callers);
 
   callers_new(callers);
-  nccl4j_standin_reset();
   OK(pthread_create(&thread, NULL, caller_main, &callers[0]));
-  await_blocked("ncclAllReduce", 1);
+  AWAIT(1, nccl4j_standin_live("connecting"));
   OK(ncclCommRevoke(callers[0].comm, NCCL_REVOKE_DEFAULT));
   OK(pthread_join(thread, NULL));
   SAME(ncclInternalError, atomic_load(&callers[0].result));
   callers_free(callers);
 }
 
-/* In a child process, which the stand-in must end. */
 static void abort_during_a_call(void) {
-  pid_t child = fork();
-  if (child == 0) {
-    struct caller callers[2];
-    pthread_t thread;
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    if (!freopen("/dev/null", "w", stderr)) _exit(2);
-    callers_new(callers);
-    nccl4j_standin_reset();
-    pthread_create(&thread, NULL, caller_main, &callers[0]);
-    await_blocked("ncclAllReduce", 1);
-    ncclCommAbort(callers[0].comm);
-    _exit(0);
-  }
-  int status;
-  SAME(child, waitpid(child, &status, 0));
-  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  struct caller callers[2];
+  pthread_t thread;
+  callers_new(callers);
+  OK(pthread_create(&thread, NULL, caller_main, &callers[0]));
+  AWAIT(1, nccl4j_standin_live("connecting"));
+  ncclCommAbort(callers[0].comm);
 }
 
 static void *init_on_little_stack(void *argument) {
@@ -1511,11 +1490,36 @@ static void say(const char *name) {
   fflush(stdout);
 }
 
-int main(void) {
+static void variables(void) {
+  static const struct {
+    const char *name, *value, *rule;
+  } refused[] = {
+      {"NCCL4J_STANDIN_NOOP", "yes", "a number from 0 to 1"},
+      {"NCCL4J_STANDIN_CONNECT", "2", "a number from 0 to 1"},
+      {"NCCL4J_STANDIN_HOLD_MS", "-2", "a number from -1 to 2147483647"},
+      {"NCCL4J_STANDIN_INIT_STACK", "2M", "a number from 0 to 2147483647"},
+      {"NCCL4J_STANDIN_KERNEL_NS", "-1", "a number from 0 to 9223372036854775807"},
+      {"NCCL4J_STANDIN_ABSENT_RANK", "last", "a number from -1 to 2147483647"},
+      {"NCCL4J_STANDIN_PITFALLS", "3;8", "numbers of pitfalls, such as 3,8"},
+      {"NCCL4J_STANDIN_PITFALLS", "3,", "numbers of pitfalls, such as 3,8"},
+      {"NCCL4J_STANDIN_PITFALLS", "5", "numbers of pitfalls, such as 3,8"},
+      {"NCCL4J_STANDIN_RANK_FAILS", "1:", "rank or rank:result"},
+      {"NCCL4J_STANDIN_RANK_FAILS", "one", "rank or rank:result"},
+  };
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    CHECK(refuses_variable(refused[i].name, refused[i].value, refused[i].rule));
+}
+
+int main(int count, char **arguments) {
+  (void)arguments;
+  if (count > 1) return 0; /* started again, with a variable */
   say(nccl4j_standin_name());
+  say("variables of the environment"), variables();
   nccl4j_standin_set_devices(MAX_RANKS);
   int64_t legacy = MAX_RANKS + 1; /* the workers of the devices' legacy streams and of this thread's stream remain */
-  say("an abort during a call"), abort_during_a_call();
+  say("an abort during a call");
+  CHECK(refuses(abort_during_a_call, "nccl4j stand-in: ncclCommAbort frees a communicator while a thread connects inside "
+                                     "one of its calls; the real library would use freed memory\n"));
   say("streams and events"), streams_and_events(), nothing_left(legacy);
   say("many streams"), many_streams(), nothing_left(legacy);
   for (int ranks = 1; ranks <= 5; ranks += 2) {

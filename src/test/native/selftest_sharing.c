@@ -14,8 +14,7 @@ static pid_t start_peer(const char *role, int *connection) {
   CHECK(peer >= 0);
   if (peer == 0) {
     fcntl(ends[1], F_SETFD, 0);
-    execl("/proc/self/exe", "selftest_sharing", role, end, (char *)NULL);
-    _exit(127);
+    run_again((char *[]){program_invocation_name, (char *)role, end, NULL});
   }
   close(ends[1]);
   *connection = ends[0];
@@ -189,7 +188,7 @@ static int peer(const char *role, int connection) {
 }
 
 int main(int count, char **arguments) {
-  find_functions();
+  find_memory_functions();
   if (count == 3) return peer(arguments[1], atoi(arguments[2]));
   shared_descriptors();
   shared_by_ipc();

@@ -1,12 +1,7 @@
 /* Tests of launches, stream memory operations, copies in batches, captures and graphs; see README.md. */
-#include "selftest_check.h"
-#include "standin.h"
+#include "selftest.h"
 
 #include "kernels/kernel.h"
-
-#include <cuda.h>
-#include <string.h>
-#include <time.h>
 
 /* ---- the driver's functions ---- */
 
@@ -19,20 +14,14 @@ static CUresult (*wait64)(CUstream, CUdeviceptr, cuuint64_t, unsigned);
 static CUresult (*write32)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
 static CUresult (*write64)(CUstream, CUdeviceptr, cuuint64_t, unsigned);
 
-static void find(const char *name, unsigned version, void *function) {
-  enum cudaDriverEntryPointQueryResult status;
-  OK(cudaGetDriverEntryPointByVersion(name, function, version, cudaEnableDefault, &status));
-  SAME(cudaDriverEntryPointSuccess, status);
-}
-
 static void find_functions(void) {
-  find("cuLaunchKernelEx", 11060, &launch_kernel);
-  find("cuLaunchKernel", 4000, &launch_plain);
-  find("cuStreamBatchMemOp", 11070, &batch);
-  find("cuStreamWaitValue32", 11070, &wait32);
-  find("cuStreamWaitValue64", 11070, &wait64);
-  find("cuStreamWriteValue32", 11070, &write32);
-  find("cuStreamWriteValue64", 11070, &write64);
+  launch_kernel = entry("cuLaunchKernelEx", 11060);
+  launch_plain = entry("cuLaunchKernel", 4000);
+  batch = entry("cuStreamBatchMemOp", 11070);
+  wait32 = entry("cuStreamWaitValue32", 11070);
+  wait64 = entry("cuStreamWaitValue64", 11070);
+  write32 = entry("cuStreamWriteValue32", 11070);
+  write64 = entry("cuStreamWriteValue64", 11070);
 }
 
 /* ---- kernels; the stubs are never called, only their names count ---- */
@@ -84,22 +73,12 @@ static CUresult launch(void (*kernel)(void), const void *arguments, size_t bytes
   return launch_kernel(&config, function, NULL, extra);
 }
 
-static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); }
-
-static cudaStream_t stream_new(void) {
-  cudaStream_t stream;
-  OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  return stream;
-}
-
 /* Two kernels of one device wait for each other; the event of a launch does not wait for the kernel's end. */
 static void launches(void) {
   static atomic_int arrived;
   struct meeting m = {&arrived, 2};
   cudaStream_t a = stream_new(), b = stream_new();
-  cudaEvent_t begun, ended;
-  OK(cudaEventCreateWithFlags(&begun, cudaEventDisableTiming));
-  OK(cudaEventCreateWithFlags(&ended, cudaEventDisableTiming));
+  cudaEvent_t begun = event_new(), ended = event_new();
   uint32_t *gate;
   OK(cudaHostAlloc((void **)&gate, sizeof *gate, cudaHostAllocMapped));
   *gate = 0;
@@ -228,8 +207,7 @@ static void small_copies(void) {
   int *device, value = 1;
   uint32_t *gate;
   cudaStream_t stream = stream_new();
-  cudaEvent_t event;
-  OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  cudaEvent_t event = event_new();
   OK(cudaMalloc((void **)&device, sizeof *device));
   OK(cudaHostAlloc((void **)&gate, sizeof *gate, cudaHostAllocMapped));
   *gate = 0;

@@ -35,8 +35,8 @@ int nccl4j_standin_fail(const char *function, int result, int nth);
 int64_t nccl4j_standin_calls(const char *function);
 
 /* Returns the live objects of the kind memory, pinned, stream, event, communicator, redop, graph, registration, window,
- * pool, physical, reservation, mapping, user object, or thread (a thread of the stand-in, which may briefly outlive its
- * stream); -1 for an unknown kind. */
+ * pool, physical, reservation, mapping, user object, connecting (calls that wait for the first operations of their
+ * peers), or thread (a thread of the stand-in, which may briefly outlive its stream); -1 for an unknown kind. */
 int64_t nccl4j_standin_live(const char *kind);
 
 /* Gives the stream a sticky error, as a failed kernel would: queued work is skipped. Returns 0, or -1 for no such
@@ -114,6 +114,10 @@ void nccl4j_standin_register(struct nccl4j_standin_site *site);
 /* Counts the call; true if it is to fail, with the code in *result. */
 bool nccl4j_standin_enter(struct nccl4j_standin_site *site, int *result);
 void nccl4j_standin_on_reset(void (*hook)(void));
+/* Returns the number in a variable of the environment, `otherwise` if it is not set. */
+int64_t nccl4j_standin_number(const char *name, int64_t otherwise, int64_t least, int64_t most);
+/* Ends the process, since a variable is not what the rule says. */
+_Noreturn void nccl4j_standin_refuse_variable(const char *name, const char *rule);
 
 #define STANDIN_SITE(function)                                                                     \
   static struct nccl4j_standin_site site_##function = {.name = #function};                         \
@@ -138,6 +142,7 @@ enum nccl4j_standin_kind {
   KIND_RESERVATION, /* an address range of cuMemAddressReserve */
   KIND_MAPPING,     /* a range of cuMemMap or cudaIpcOpenMemHandle */
   KIND_USER_OBJECT,
+  KIND_CONNECTING, /* a call that waits for the first operations of its peers */
   KIND_COUNT
 };
 void nccl4j_standin_count(enum nccl4j_standin_kind kind, int delta);

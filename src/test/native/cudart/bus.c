@@ -14,33 +14,33 @@
 static struct nccl4j_standin_bus_id buses[MAX_DEVICES];
 static int nvlinks;
 
-static void fail(const char *variable, const char *text) {
-  fprintf(stderr, "nccl4j stand-in: %s: '%s' is not valid\n", variable, text);
-  abort();
+/* NCCL4J_STANDIN_BUS_IDS=0000:1b:00.0,... names the first devices; others keep their own bus ids. */
+static bool read_bus_ids(const char *text) {
+  char *copy = strdup(text), *rest = copy;
+  bool valid = true;
+  int device = 0;
+  for (char *one; valid && (one = strsep(&rest, ",")); device++)
+    valid = device < MAX_DEVICES && nccl4j_standin_bus_parse(one, &buses[device]);
+  free(copy);
+  return valid;
 }
 
-/* NCCL4J_STANDIN_BUS_IDS=0000:1b:00.0,... names the first devices; others keep their own bus ids. */
 __attribute__((constructor)) static void read_environment(void) {
   for (int device = 0; device < MAX_DEVICES; device++)
     buses[device] = (struct nccl4j_standin_bus_id){DOMAIN, (unsigned)device + 1, 0};
   const char *text = getenv("NCCL4J_STANDIN_BUS_IDS");
-  if (text) {
-    char *copy = strdup(text), *rest = copy;
-    int device = 0;
-    for (char *one; (one = strsep(&rest, ",")); device++)
-      if (device == MAX_DEVICES || !nccl4j_standin_bus_parse(one, &buses[device])) fail("NCCL4J_STANDIN_BUS_IDS", text);
-    free(copy);
-  }
-  const char *links = getenv("NCCL4J_STANDIN_NVLINKS");
-  nvlinks = links ? atoi(links) : DEFAULT_NVLINKS;
-  if (nvlinks < 0 || nvlinks > DEFAULT_NVLINKS) fail("NCCL4J_STANDIN_NVLINKS", links);
+  if (text && !read_bus_ids(text))
+    nccl4j_standin_refuse_variable("NCCL4J_STANDIN_BUS_IDS", "at most 64 bus ids such as 0000:1b:00.0, with commas");
+  nvlinks = (int)nccl4j_standin_number("NCCL4J_STANDIN_NVLINKS", DEFAULT_NVLINKS, 0, DEFAULT_NVLINKS);
 }
 
 struct nccl4j_standin_bus_id nccl4j_standin_bus_id(int device) { return buses[device]; }
 
 bool nccl4j_standin_bus_parse(const char *text, struct nccl4j_standin_bus_id *id) {
   unsigned function = 0;
-  return sscanf(text, "%x:%x:%x.%x", &id->domain, &id->bus, &id->slot, &function) >= 3;
+  int end = 0;
+  int found = sscanf(text, "%x:%x:%x%n.%x%n", &id->domain, &id->bus, &id->slot, &end, &function, &end);
+  return found >= 3 && text[end] == 0 && id->domain <= 0xffff && id->bus <= 0xff && id->slot <= 0x1f && function == 0;
 }
 
 int nccl4j_standin_bus_device(const struct nccl4j_standin_bus_id *id) {

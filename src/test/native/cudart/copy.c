@@ -8,8 +8,6 @@
 
 STANDIN_SITE(cudaMemcpy)
 STANDIN_SITE(cudaMemcpyAsync)
-STANDIN_SITE(cudaMemcpyPeer)
-STANDIN_SITE(cudaMemcpyPeerAsync)
 STANDIN_SITE(cudaMemcpyBatchAsync)
 STANDIN_SITE(cudaMemset)
 STANDIN_SITE(cudaMemsetAsync)
@@ -116,32 +114,6 @@ cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpy
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream) {
   ENTER(cudaMemcpyAsync);
   RETURN(copy(dst, src, count, kind, stream, false));
-}
-
-static cudaError_t check_peer(const void *pointer, int device) {
-  if (!device_valid(device)) return cudaErrorInvalidDevice;
-  int owner = nccl4j_standin_memory_device(pointer);
-  return owner == device || owner == -1 ? cudaSuccess : cudaErrorInvalidValue;
-}
-
-static cudaError_t copy_peer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count,
-                             cudaStream_t stream, bool wait) {
-  if (count == 0) return cudaSuccess;
-  cudaError_t error = check_peer(dst, dstDevice);
-  if (error == cudaSuccess) error = check_peer(src, srcDevice);
-  return error == cudaSuccess ? copy(dst, src, count, cudaMemcpyDeviceToDevice, stream, wait) : error;
-}
-
-cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count) {
-  ENTER(cudaMemcpyPeer);
-  cudaError_t error = synchronous_allowed();
-  RETURN(error == cudaSuccess ? copy_peer(dst, dstDevice, src, srcDevice, count, cudaStreamLegacy, true) : error);
-}
-
-cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count,
-                                cudaStream_t stream) {
-  ENTER(cudaMemcpyPeerAsync);
-  RETURN(copy_peer(dst, dstDevice, src, srcDevice, count, stream, false));
 }
 
 static cudaError_t set(void *pointer, int value, size_t bytes, cudaStream_t stream, bool wait) {

@@ -41,6 +41,10 @@ uint64_t device_memory(void);
 void devices_reset(void);
 /* Makes the device this thread's current one, as cudaSetDevice does. */
 cudaError_t device_select(int device);
+/* Returns the device whose primary context is current in this thread, -1 for none. */
+int device_bound(void);
+/* Leaves this thread without a context, until it selects a device or calls what needs a context. */
+void device_unbind(void);
 /* The attributes of the runtime and of the driver have the same numbers. */
 cudaError_t device_attribute(int *value, int attribute, int device);
 void device_uuid(int device, char uuid[16]);

@@ -4,40 +4,33 @@
 #include "cudart.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define DEFAULT_DEVICES 8
-#define DEFAULT_MEMORY (UINT64_C(16) << 30)
+#define DEFAULT_MEMORY (INT64_C(16) << 30)
 
 STANDIN_SITE(cudaGetDeviceCount)
 STANDIN_SITE(cudaGetDevice)
 STANDIN_SITE(cudaSetDevice)
-STANDIN_SITE(cudaInitDevice)
-STANDIN_SITE(cudaSetDeviceFlags)
-STANDIN_SITE(cudaGetDeviceFlags)
 STANDIN_SITE(cudaDeviceGetPCIBusId)
 STANDIN_SITE(cudaDeviceGetByPCIBusId)
 STANDIN_SITE(cudaDeviceCanAccessPeer)
 STANDIN_SITE(cudaDeviceEnablePeerAccess)
 STANDIN_SITE(cudaDeviceDisablePeerAccess)
-STANDIN_SITE(cudaDeviceGetP2PAttribute)
 STANDIN_SITE(cudaDeviceGetStreamPriorityRange)
 STANDIN_SITE(cudaDeviceSetLimit)
 
 static atomic_int device_count = -1;
 static _Atomic uint64_t memory_bytes;
 static _Thread_local int current;
+static _Thread_local bool bound; /* to the current device's context */
 static atomic_bool peers[MAX_DEVICES][MAX_DEVICES];
 static atomic_bool contexts[MAX_DEVICES];
 static atomic_int driver_version;
 
 void devices_reset(void) {
-  const char *count = getenv("NCCL4J_STANDIN_DEVICES"), *memory = getenv("NCCL4J_STANDIN_MEMORY");
-  int devices = count ? atoi(count) : DEFAULT_DEVICES;
-  atomic_store(&device_count, devices < 0 ? 0 : devices > MAX_DEVICES ? MAX_DEVICES : devices);
-  atomic_store(&memory_bytes, memory ? strtoull(memory, NULL, 0) : DEFAULT_MEMORY);
-  const char *driver = getenv("NCCL4J_STANDIN_DRIVER");
-  atomic_store(&driver_version, driver ? atoi(driver) : CUDART_VERSION);
+  atomic_store(&device_count, (int)nccl4j_standin_number("NCCL4J_STANDIN_DEVICES", DEFAULT_DEVICES, 0, MAX_DEVICES));
+  atomic_store(&memory_bytes, (uint64_t)nccl4j_standin_number("NCCL4J_STANDIN_MEMORY", DEFAULT_MEMORY, 0, INT64_MAX));
+  atomic_store(&driver_version, (int)nccl4j_standin_number("NCCL4J_STANDIN_DRIVER", CUDART_VERSION, 1000, 99999));
   for (int a = 0; a < MAX_DEVICES; a++) atomic_store(&contexts[a], false);
   for (int a = 0; a < MAX_DEVICES; a++)
     for (int b = 0; b < MAX_DEVICES; b++) atomic_store(&peers[a][b], false);
@@ -70,10 +63,19 @@ int nccl4j_standin_current_device(void) {
 int nccl4j_standin_driver(void) { return atomic_load(&driver_version); }
 
 void nccl4j_standin_use_device(int device) {
-  if (device >= 0) atomic_store(&contexts[device], true);
+  if (device < 0) return;
+  atomic_store(&contexts[device], true);
+  if (device == nccl4j_standin_current_device()) bound = true;
 }
 
 int nccl4j_standin_context(int device) { return device_valid(device) ? atomic_load(&contexts[device]) : -1; }
+
+int device_bound(void) {
+  int device = nccl4j_standin_current_device();
+  return bound && nccl4j_standin_context(device) == 1 ? device : -1;
+}
+
+void device_unbind(void) { bound = false; }
 
 void nccl4j_standin_move_to_next_device(void) {
   int device = nccl4j_standin_current_device();
@@ -103,27 +105,6 @@ cudaError_t device_select(int device) {
 cudaError_t cudaSetDevice(int device) {
   ENTER(cudaSetDevice);
   RETURN(device_select(device));
-}
-
-cudaError_t cudaInitDevice(int device, unsigned int deviceFlags, unsigned int flags) {
-  (void)deviceFlags, (void)flags;
-  ENTER(cudaInitDevice);
-  if (!device_valid(device)) RETURN(cudaErrorInvalidDevice);
-  nccl4j_standin_use_device(device);
-  RETURN(cudaSuccess);
-}
-
-cudaError_t cudaSetDeviceFlags(unsigned int flags) {
-  (void)flags;
-  ENTER(cudaSetDeviceFlags);
-  RETURN(cudaSuccess);
-}
-
-cudaError_t cudaGetDeviceFlags(unsigned int *flags) {
-  ENTER(cudaGetDeviceFlags);
-  if (!flags) RETURN(cudaErrorInvalidValue);
-  *flags = cudaDeviceScheduleAuto;
-  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device) {
@@ -172,14 +153,6 @@ cudaError_t cudaDeviceDisablePeerAccess(int peerDevice) {
   if (error != cudaSuccess) RETURN(error);
   if (!device_valid(peerDevice)) RETURN(cudaErrorInvalidDevice);
   RETURN(atomic_exchange(&peers[device][peerDevice], false) ? cudaSuccess : cudaErrorPeerAccessNotEnabled);
-}
-
-cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, int srcDevice, int dstDevice) {
-  ENTER(cudaDeviceGetP2PAttribute);
-  if (!value) RETURN(cudaErrorInvalidValue);
-  if (!device_valid(srcDevice) || !device_valid(dstDevice) || srcDevice == dstDevice) RETURN(cudaErrorInvalidDevice);
-  *value = attr == cudaDevP2PAttrAccessSupported;
-  RETURN(cudaSuccess);
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority) {

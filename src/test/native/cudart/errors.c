@@ -23,9 +23,8 @@ STANDIN_SITE(cudaRuntimeGetVersion)
  * documentation does not say so, this is the cautious reading. */
 static bool contextless(const char *function) {
   static const char *const functions[] = {
-      "cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaInitDevice", "cudaGetDeviceProperties",
-      "cudaDeviceGetAttribute", "cudaDeviceGetPCIBusId", "cudaDeviceGetByPCIBusId", "cudaDeviceCanAccessPeer",
-      "cudaDeviceGetP2PAttribute"};
+      "cudaGetDeviceCount",     "cudaGetDevice",         "cudaSetDevice",           "cudaGetDeviceProperties",
+      "cudaDeviceGetAttribute", "cudaDeviceGetPCIBusId", "cudaDeviceGetByPCIBusId", "cudaDeviceCanAccessPeer"};
   for (size_t f = 0; f < sizeof functions / sizeof *functions; f++)
     if (strcmp(functions[f], function) == 0) return true;
   return false;

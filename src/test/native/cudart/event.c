@@ -164,7 +164,7 @@ static const struct nccl4j_standin_work record_node_work = {
     .type = cudaGraphNodeTypeEventRecord,
 };
 
-/* Waits for the last record before the launch. */
+/* Waits for the last record before the launch, or for the one in the graph itself if that comes before this node. */
 static void *wait_node_begin(void *event) {
   bool captured;
   return current_completion(event, &captured);
@@ -233,36 +233,35 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   RETURN(flags ? capture_node(event, stream, &record_node_work) : record_in(event, stream));
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  ENTER(cudaEventQuery);
+static cudaError_t completion_state(struct completion *c) {
+  pthread_mutex_lock(&c->lock);
+  cudaError_t error = c->done ? c->error : cudaErrorNotReady;
+  pthread_mutex_unlock(&c->lock);
+  return error;
+}
+
+/* Asks for the event's completion; one that was never recorded is complete. */
+static cudaError_t ask(cudaEvent_t event, cudaError_t (*question)(struct completion *)) {
   event_t *e = object_get(event, KIND_EVENT);
-  if (!e) RETURN(cudaErrorInvalidResourceHandle);
+  if (!e) return cudaErrorInvalidResourceHandle;
   cudaError_t error = nccl4j_standin_unsafe();
   bool captured;
   struct completion *c = current_completion(e, &captured);
   if (error == cudaSuccess && captured) error = cudaErrorCapturedEvent;
-  if (c && error == cudaSuccess) {
-    pthread_mutex_lock(&c->lock);
-    error = c->done ? c->error : cudaErrorNotReady;
-    pthread_mutex_unlock(&c->lock);
-  }
+  if (c && error == cudaSuccess) error = question(c);
   completion_put(c);
   object_put(e);
-  RETURN(error);
+  return error;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  ENTER(cudaEventQuery);
+  RETURN(ask(event, completion_state));
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ENTER(cudaEventSynchronize);
-  event_t *e = object_get(event, KIND_EVENT);
-  if (!e) RETURN(cudaErrorInvalidResourceHandle);
-  cudaError_t error = nccl4j_standin_unsafe();
-  bool captured;
-  struct completion *c = current_completion(e, &captured);
-  if (error == cudaSuccess && captured) error = cudaErrorCapturedEvent;
-  if (c && error == cudaSuccess) error = completion_wait(c);
-  completion_put(c);
-  object_put(e);
-  RETURN(error);
+  RETURN(ask(event, completion_wait));
 }
 
 static cudaError_t time_of(event_t *e, struct timespec *time) {
@@ -270,12 +269,8 @@ static cudaError_t time_of(event_t *e, struct timespec *time) {
   struct completion *c = current_completion(e, &captured);
   cudaError_t error = cudaErrorInvalidResourceHandle; /* never recorded */
   if (captured) error = cudaErrorCapturedEvent;
-  if (c && !(e->flags & cudaEventDisableTiming)) {
-    pthread_mutex_lock(&c->lock);
-    error = c->done ? c->error : cudaErrorNotReady;
-    *time = c->time;
-    pthread_mutex_unlock(&c->lock);
-  }
+  if (c && !(e->flags & cudaEventDisableTiming)) error = completion_state(c);
+  if (error == cudaSuccess) *time = c->time;
   completion_put(c);
   return error;
 }

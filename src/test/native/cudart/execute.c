@@ -11,9 +11,7 @@
 #include <string.h>
 
 STANDIN_SITE(cudaGraphInstantiate)
-STANDIN_SITE(cudaGraphInstantiateWithFlags)
 STANDIN_SITE(cudaGraphExecDestroy)
-STANDIN_SITE(cudaGraphUpload)
 STANDIN_SITE(cudaGraphLaunch)
 
 /* A step that depends on another one, on its beginning or its end. */
@@ -296,14 +294,15 @@ static cudaError_t place_nodes(exec_t *e, const graph_t *g) {
   return e->count == g->count ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-static cudaError_t instantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *graphExec, cudaGraph_t graph, unsigned long long flags) {
+  ENTER(cudaGraphInstantiate);
   /* These have no effect here: no node allocates memory, nothing needs an upload, and priorities are only hints. */
   const unsigned long long known = cudaGraphInstantiateFlagAutoFreeOnLaunch | cudaGraphInstantiateFlagUpload |
                                    cudaGraphInstantiateFlagUseNodePriority;
-  if (!exec) return cudaErrorInvalidValue;
+  if (!graphExec) RETURN(cudaErrorInvalidValue);
   if (flags & ~known) not_emulated("instantiating a graph with flags %#llx", flags);
   graph_t *g = object_get(graph, KIND_GRAPH);
-  if (!g) return cudaErrorInvalidValue;
+  if (!g) RETURN(cudaErrorInvalidValue);
   exec_t *e = calloc(1, sizeof *e);
   pthread_mutex_init(&e->lock, NULL);
   pthread_mutex_lock(&graphs_lock);
@@ -312,22 +311,12 @@ static cudaError_t instantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigne
   pthread_mutex_unlock(&graphs_lock);
   if (error == cudaSuccess) {
     object_add(e, KIND_GRAPH_EXEC, exec_destroy);
-    *exec = (cudaGraphExec_t)e;
+    *graphExec = (cudaGraphExec_t)e;
   } else {
     exec_destroy(e);
   }
   object_put(g);
-  return error;
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *graphExec, cudaGraph_t graph, unsigned long long flags) {
-  ENTER(cudaGraphInstantiate);
-  RETURN(instantiate(graphExec, graph, flags));
-}
-
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *graphExec, cudaGraph_t graph, unsigned long long flags) {
-  ENTER(cudaGraphInstantiateWithFlags);
-  RETURN(instantiate(graphExec, graph, flags));
+  RETURN(error);
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec) {
@@ -337,27 +326,16 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec) {
   RETURN(cudaSuccess);
 }
 
-static cudaError_t launch(cudaGraphExec_t exec, cudaStream_t stream, bool run) {
-  exec_t *e = object_get(exec, KIND_GRAPH_EXEC);
-  if (!e) return cudaErrorInvalidValue;
-  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  cudaError_t error = s ? cudaSuccess : cudaErrorInvalidResourceHandle;
-  if (s && run) {
-    object_hold(e);
-    error = nccl4j_standin_enqueue(s, &run_work, e);
-  }
-  if (s) object_put(s);
-  object_put(e);
-  return error;
-}
-
-/* An executable graph needs no preparation on a device. */
-cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream) {
-  ENTER(cudaGraphUpload);
-  RETURN(launch(graphExec, stream, false));
-}
-
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream) {
   ENTER(cudaGraphLaunch);
-  RETURN(launch(graphExec, stream, true));
+  exec_t *e = object_get(graphExec, KIND_GRAPH_EXEC);
+  if (!e) RETURN(cudaErrorInvalidValue);
+  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
+  if (!s) {
+    object_put(e);
+    RETURN(cudaErrorInvalidResourceHandle);
+  }
+  cudaError_t error = nccl4j_standin_enqueue(s, &run_work, e);
+  object_put(s);
+  RETURN(error);
 }

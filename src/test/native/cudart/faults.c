@@ -60,11 +60,9 @@ static void read_environment(void) {
   char *copy = strdup(text), *rest = copy;
   for (char *one; (one = strsep(&rest, ","));) {
     char function[64];
-    int result, nth = 1;
-    if (sscanf(one, "%63[^=]=%d@%d", function, &result, &nth) < 2 || nth < 0) {
-      fprintf(stderr, "nccl4j stand-in: NCCL4J_STANDIN_FAIL: '%s' is not of the form function=result@nth\n", one);
-      abort();
-    }
+    int result, nth = 1, end = 0;
+    if (sscanf(one, "%63[^=]=%d%n@%d%n", function, &result, &end, &nth, &end) < 2 || one[end] || nth < 0)
+      nccl4j_standin_refuse_variable("NCCL4J_STANDIN_FAIL", "of the form function=result@nth,...");
     arm(function, result, nth);
   }
   free(copy);
@@ -187,6 +185,7 @@ static const char *const kind_names[KIND_COUNT] = {
     [KIND_RESERVATION] = "reservation",
     [KIND_MAPPING] = "mapping",
     [KIND_USER_OBJECT] = "user object",
+    [KIND_CONNECTING] = "connecting",
 };
 static _Atomic int64_t live[KIND_COUNT];
 

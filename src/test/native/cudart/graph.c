@@ -10,7 +10,6 @@
 STANDIN_SITE(cudaGraphCreate)
 STANDIN_SITE(cudaGraphDestroy)
 STANDIN_SITE(cudaGraphGetNodes)
-STANDIN_SITE(cudaGraphGetEdges)
 STANDIN_SITE(cudaGraphNodeGetType)
 STANDIN_SITE(cudaGraphAddDependencies)
 STANDIN_SITE(cudaGraphAddEmptyNode)
@@ -140,31 +139,6 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t 
   pthread_mutex_unlock(&graphs_lock);
   object_put(g);
   RETURN(cudaSuccess);
-}
-
-cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to,
-                              cudaGraphEdgeData *edgeData, size_t *numEdges) {
-  ENTER(cudaGraphGetEdges);
-  graph_t *g = numEdges && !from == !to ? object_get(graph, KIND_GRAPH) : NULL;
-  if (!g) RETURN(cudaErrorInvalidValue);
-  cudaError_t error = cudaSuccess;
-  size_t count = 0, capacity = from ? *numEdges : 0;
-  pthread_mutex_lock(&graphs_lock);
-  for (size_t i = 0; i < g->count; i++) {
-    const struct edges *needs = g->at[i]->needs;
-    for (size_t j = 0; j < needs->count; j++, count++) {
-      if (count >= capacity) continue;
-      from[count] = (cudaGraphNode_t)needs->at[j].from;
-      to[count] = (cudaGraphNode_t)g->at[i];
-      if (edgeData) edgeData[count] = needs->at[j].data;
-      else if (edge_on_beginning(&needs->at[j].data)) error = cudaErrorLossyQuery;
-    }
-  }
-  pthread_mutex_unlock(&graphs_lock);
-  for (size_t i = count; i < capacity; i++) from[i] = to[i] = NULL;
-  if (!from || count < capacity) *numEdges = count;
-  object_put(g);
-  RETURN(error);
 }
 
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *pType) {

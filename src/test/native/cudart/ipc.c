@@ -19,14 +19,14 @@ STANDIN_SITE(cudaIpcCloseMemHandle)
 
 #define HANDLE_MARK UINT64_C(0x6e63636c346a4d48)
 
-/* What is in a cudaIpcMemHandle_t. A different inode means that the descriptor's number stands for another file by now. */
+/* What is in a cudaIpcMemHandle_t. Another inode means that the descriptor's number stands for another file by now. */
 struct shared {
   uint64_t mark;
   uint64_t inode;
   uint64_t bytes;
   int32_t process;
   int32_t memfd;
-  int32_t device;
+  int64_t device; /* leaves no padding, which would not be initialised */
 };
 _Static_assert(sizeof(struct shared) <= sizeof(cudaIpcMemHandle_t), "fits the handle");
 
@@ -87,7 +87,7 @@ static struct opened *open_first(const struct shared *shared) {
       .bytes = shared->bytes,
       .type = cudaMemoryTypeDevice,
       .origin = BY_IPC,
-      .device = shared->device,
+      .device = (int)shared->device,
       .memfd = memfd,
   });
   pthread_mutex_unlock(&regions_lock);
@@ -105,7 +105,7 @@ cudaError_t cudaIpcOpenMemHandle(void **devPtr, cudaIpcMemHandle_t handle, unsig
   memcpy(&shared, &handle, sizeof shared);
   if (shared.mark != HANDLE_MARK) RETURN(cudaErrorInvalidResourceHandle);
   if (shared.process == getpid()) RETURN(cudaErrorDeviceUninitialized); /* as CUDA: not in the process that exports */
-  if (!device_valid(shared.device)) RETURN(cudaErrorInvalidDevice);
+  if (!device_valid((int)shared.device)) RETURN(cudaErrorInvalidDevice);
   cudaError_t error = nccl4j_standin_unsafe();
   if (error != cudaSuccess) RETURN(error);
   pthread_mutex_lock(&opened_lock);

@@ -134,9 +134,8 @@ cudaError_t nccl4j_standin_free(void *pointer) {
   return error == cudaSuccess ? release(pointer, false, true) : error;
 }
 
-static cudaError_t allocate_here(void **pointer, size_t bytes, enum cudaMemoryType type, enum origin origin,
-                                 unsigned int flags) {
-  struct region r = {.bytes = bytes, .type = type, .origin = origin, .flags = flags};
+static cudaError_t allocate_here(void **pointer, size_t bytes, enum cudaMemoryType type, enum origin origin) {
+  struct region r = {.bytes = bytes, .type = type, .origin = origin};
   if (!pointer) return cudaErrorInvalidValue;
   cudaError_t error = device_current(&r.device);
   if (error == cudaSuccess) error = nccl4j_standin_unsafe();
@@ -145,25 +144,28 @@ static cudaError_t allocate_here(void **pointer, size_t bytes, enum cudaMemoryTy
 
 cudaError_t cudaMalloc(void **devPtr, size_t size) {
   ENTER(cudaMalloc);
-  RETURN(allocate_here(devPtr, size, cudaMemoryTypeDevice, BY_MALLOC, 0));
+  RETURN(allocate_here(devPtr, size, cudaMemoryTypeDevice, BY_MALLOC));
 }
 
 cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags) {
   ENTER(cudaMallocManaged);
   if (size == 0) RETURN(cudaErrorInvalidValue);
-  RETURN(allocate_here(devPtr, size, cudaMemoryTypeManaged, BY_MALLOC, flags));
+  /* Both mean the same where devices may access managed memory at any time (cudaDevAttrConcurrentManagedAccess). */
+  if (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost) RETURN(cudaErrorInvalidValue);
+  RETURN(allocate_here(devPtr, size, cudaMemoryTypeManaged, BY_MALLOC));
 }
 
 cudaError_t cudaMallocHost(void **ptr, size_t size) {
   ENTER(cudaMallocHost);
-  RETURN(allocate_here(ptr, size, cudaMemoryTypeHost, BY_HOST_ALLOC, cudaHostAllocDefault));
+  RETURN(allocate_here(ptr, size, cudaMemoryTypeHost, BY_HOST_ALLOC));
 }
 
 cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags) {
   ENTER(cudaHostAlloc);
+  /* With unified addressing pinned memory is always portable and mapped; combined writes are a matter of speed. */
   if (flags & ~(unsigned)(cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined))
     RETURN(cudaErrorInvalidValue);
-  RETURN(allocate_here(pHost, size, cudaMemoryTypeHost, BY_HOST_ALLOC, flags));
+  RETURN(allocate_here(pHost, size, cudaMemoryTypeHost, BY_HOST_ALLOC));
 }
 
 cudaError_t cudaFree(void *devPtr) {
@@ -184,9 +186,13 @@ cudaError_t cudaFreeHost(void *ptr) {
 
 cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags) {
   ENTER(cudaHostRegister);
-  struct region r = {.base = ptr, .bytes = size, .type = cudaMemoryTypeHost, .origin = BY_REGISTER, .flags = flags,
-                     .memfd = -1};
+  const unsigned int portable_and_mapped = cudaHostRegisterPortable | cudaHostRegisterMapped; /* always, as above */
+  struct region r = {.base = ptr, .bytes = size, .type = cudaMemoryTypeHost, .origin = BY_REGISTER, .memfd = -1};
   if (!ptr || size == 0) RETURN(cudaErrorInvalidValue);
+  if (flags & ~(portable_and_mapped | cudaHostRegisterIoMemory | cudaHostRegisterReadOnly))
+    RETURN(cudaErrorInvalidValue);
+  /* Memory of other devices is not emulated, and no device has cudaDevAttrHostRegisterReadOnlySupported. */
+  if (flags & ~portable_and_mapped) RETURN(cudaErrorNotSupported);
   cudaError_t error = device_current(&r.device);
   if (error == cudaSuccess) error = nccl4j_standin_unsafe();
   if (error != cudaSuccess) RETURN(error);

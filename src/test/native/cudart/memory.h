@@ -26,7 +26,6 @@ struct region {
   enum cudaMemoryType type;
   enum origin origin;
   int device;
-  unsigned int flags;
   int memfd; /* the memory behind the range, if the range owns it; -1: none */
   uint64_t id; /* never used again, unlike the address */
   struct physical *physical; /* with BY_MAP, the allocation that is mapped */

@@ -1,6 +1,6 @@
 /*
- * Properties and attributes of the devices: those of an H100 as far as NCCL or nccl4j reads them, but without multicast,
- * fabric handles and GPUDirect RDMA, which are not emulated. The name says that there is no GPU.
+ * Properties and attributes of the devices: those of an H100 as far as NCCL or nccl4j reads them, but without
+ * multicast, fabric handles and GPUDirect RDMA, which are not emulated. The name says that there is no GPU.
  */
 #include "cudart.h"
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 STANDIN_SITE(cudaHostGetDevicePointer)
-STANDIN_SITE(cudaHostGetFlags)
 STANDIN_SITE(cudaMemGetInfo)
 STANDIN_SITE(cudaPointerGetAttributes)
 
@@ -146,14 +145,6 @@ cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int f
   struct region r;
   if (!pDevice || flags != 0 || !region_find(pHost, &r) || r.type != cudaMemoryTypeHost) RETURN(cudaErrorInvalidValue);
   *pDevice = pHost;
-  RETURN(cudaSuccess);
-}
-
-cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost) {
-  ENTER(cudaHostGetFlags);
-  struct region r;
-  if (!pFlags || !region_find(pHost, &r) || r.type != cudaMemoryTypeHost) RETURN(cudaErrorInvalidValue);
-  *pFlags = r.flags;
   RETURN(cudaSuccess);
 }
 

@@ -22,7 +22,6 @@ STANDIN_SITE(cudaStreamGetPriority)
 STANDIN_SITE(cudaStreamGetDevice)
 STANDIN_SITE(cudaStreamGetId)
 STANDIN_SITE(cudaDeviceSynchronize)
-STANDIN_SITE(cudaDeviceReset)
 
 struct item {
   const struct nccl4j_standin_work *work;
@@ -510,54 +509,21 @@ cudaError_t cudaDeviceSynchronize(void) {
   RETURN(error);
 }
 
-/* Real CUDA destroys all resources of the device; nccl4j does not call it, so the stand-in only waits. */
-cudaError_t cudaDeviceReset(void) {
-  ENTER(cudaDeviceReset);
-  int device;
-  cudaError_t error = device_current(&device);
-  if (error == cudaSuccess) device_synchronize(device);
-  RETURN(error);
-}
-
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags) {
-  ENTER(cudaStreamGetFlags);
-  if (!flags) RETURN(cudaErrorInvalidValue);
-  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) RETURN(cudaErrorInvalidResourceHandle);
-  *flags = s->flags;
-  object_put(s);
-  RETURN(cudaSuccess);
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority) {
-  ENTER(cudaStreamGetPriority);
-  if (!priority) RETURN(cudaErrorInvalidValue);
-  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) RETURN(cudaErrorInvalidResourceHandle);
-  *priority = s->priority;
-  object_put(s);
-  RETURN(cudaSuccess);
-}
-
-cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device) {
-  ENTER(cudaStreamGetDevice);
-  if (!device) RETURN(cudaErrorInvalidValue);
-  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) RETURN(cudaErrorInvalidResourceHandle);
-  *device = s->device;
-  object_put(s);
-  RETURN(cudaSuccess);
-}
-
-cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *streamId) {
-  ENTER(cudaStreamGetId);
-  if (!streamId) RETURN(cudaErrorInvalidValue);
-  stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());
-  if (!s) RETURN(cudaErrorInvalidResourceHandle);
-  *streamId = s->id;
-  object_put(s);
-  RETURN(cudaSuccess);
-}
+/* A function that stores a property of a stream. */
+#define STREAM_PROPERTY(function, type, property)                                                  \
+  cudaError_t function(cudaStream_t stream, type *result) {                                        \
+    ENTER(function);                                                                               \
+    if (!result) RETURN(cudaErrorInvalidValue);                                                    \
+    stream_t *s = nccl4j_standin_stream_get(stream, nccl4j_standin_current_device());              \
+    if (!s) RETURN(cudaErrorInvalidResourceHandle);                                                \
+    *result = s->property;                                                                         \
+    object_put(s);                                                                                 \
+    RETURN(cudaSuccess);                                                                           \
+  }
+STREAM_PROPERTY(cudaStreamGetFlags, unsigned int, flags)
+STREAM_PROPERTY(cudaStreamGetPriority, int, priority)
+STREAM_PROPERTY(cudaStreamGetDevice, int, device)
+STREAM_PROPERTY(cudaStreamGetId, unsigned long long, id)
 
 void streams_reset(void) {
   pthread_mutex_lock(&streams_lock);

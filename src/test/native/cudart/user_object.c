@@ -8,10 +8,7 @@
 #include <stdlib.h>
 
 STANDIN_SITE(cudaUserObjectCreate)
-STANDIN_SITE(cudaUserObjectRetain)
-STANDIN_SITE(cudaUserObjectRelease)
 STANDIN_SITE(cudaGraphRetainUserObject)
-STANDIN_SITE(cudaGraphReleaseUserObject)
 
 struct user_object {
   struct nccl4j_standin_object object;
@@ -52,21 +49,19 @@ static void doom(struct user_object *o) {
   if (!destroying) abort(); /* no memory for a thread */
 }
 
-static cudaError_t release(struct user_object *o, unsigned int count) {
+static void release(struct user_object *o, unsigned int count) {
   pthread_mutex_lock(&lock);
-  bool enough = count <= o->count;
-  if (enough) o->count -= count;
-  if (enough && o->count == 0) doom(o);
+  o->count -= count;
+  if (o->count == 0) doom(o);
   pthread_mutex_unlock(&lock);
-  return enough ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-static cudaError_t retain(struct user_object *o, unsigned int count) {
+static bool retain(struct user_object *o, unsigned int count) {
   pthread_mutex_lock(&lock);
   bool fits = o->count > 0 && count <= INT_MAX - o->count;
   if (fits) o->count += count;
   pthread_mutex_unlock(&lock);
-  return fits ? cudaSuccess : cudaErrorInvalidValue;
+  return fits;
 }
 
 cudaError_t cudaUserObjectCreate(cudaUserObject_t *object_out, void *ptr, cudaHostFn_t destroy,
@@ -81,25 +76,6 @@ cudaError_t cudaUserObjectCreate(cudaUserObject_t *object_out, void *ptr, cudaHo
   object_add(o, KIND_USER_OBJECT, free);
   *object_out = (cudaUserObject_t)o;
   RETURN(cudaSuccess);
-}
-
-static cudaError_t change(cudaUserObject_t object, unsigned int count,
-                          cudaError_t (*how)(struct user_object *, unsigned int)) {
-  struct user_object *o = count > 0 && count <= INT_MAX ? object_get(object, KIND_USER_OBJECT) : NULL;
-  if (!o) return cudaErrorInvalidValue;
-  cudaError_t error = how(o, count);
-  object_put(o);
-  return error;
-}
-
-cudaError_t cudaUserObjectRetain(cudaUserObject_t object, unsigned int count) {
-  ENTER(cudaUserObjectRetain);
-  RETURN(change(object, count, retain));
-}
-
-cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned int count) {
-  ENTER(cudaUserObjectRelease);
-  RETURN(change(object, count, release));
 }
 
 /* ---- references of graphs ---- */
@@ -137,49 +113,19 @@ void user_references_free(struct user_reference *list) {
   }
 }
 
-static cudaError_t graph_retain(graph_t *g, struct user_object *o, unsigned int count, unsigned int flags) {
-  cudaError_t error = flags == cudaGraphUserObjectMove ? cudaSuccess : retain(o, count);
-  if (error != cudaSuccess) return error;
-  pthread_mutex_lock(&graphs_lock);
-  reference_add(&g->users, o, count);
-  pthread_mutex_unlock(&graphs_lock);
-  return cudaSuccess;
-}
-
-static cudaError_t graph_release(graph_t *g, struct user_object *o, unsigned int count, unsigned int flags) {
-  (void)flags;
-  pthread_mutex_lock(&graphs_lock);
-  struct user_reference **at = &g->users;
-  while (*at && (*at)->object != o) at = &(*at)->next;
-  struct user_reference *r = *at;
-  bool enough = r && count <= r->count;
-  if (enough) r->count -= count;
-  if (enough && r->count == 0) {
-    *at = r->next;
-    free(r);
-  }
-  pthread_mutex_unlock(&graphs_lock);
-  return enough ? release(o, count) : cudaErrorInvalidValue;
-}
-
-static cudaError_t of_graph(cudaGraph_t graph, cudaUserObject_t object, unsigned int count, unsigned int flags,
-                            cudaError_t (*how)(graph_t *, struct user_object *, unsigned int, unsigned int)) {
-  if (count == 0 || count > INT_MAX || flags > cudaGraphUserObjectMove) return cudaErrorInvalidValue;
-  graph_t *g = object_get(graph, KIND_GRAPH);
-  struct user_object *o = object_get(object, KIND_USER_OBJECT);
-  cudaError_t error = g && o ? how(g, o, count, flags) : cudaErrorInvalidValue;
-  if (g) object_put(g);
-  if (o) object_put(o);
-  return error;
-}
-
 cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count,
                                       unsigned int flags) {
   ENTER(cudaGraphRetainUserObject);
-  RETURN(of_graph(graph, object, count, flags, graph_retain));
-}
-
-cudaError_t cudaGraphReleaseUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count) {
-  ENTER(cudaGraphReleaseUserObject);
-  RETURN(of_graph(graph, object, count, 0, graph_release));
+  if (count == 0 || count > INT_MAX || flags > cudaGraphUserObjectMove) RETURN(cudaErrorInvalidValue);
+  graph_t *g = object_get(graph, KIND_GRAPH);
+  struct user_object *o = object_get(object, KIND_USER_OBJECT);
+  bool retained = g && o && (flags == cudaGraphUserObjectMove || retain(o, count));
+  if (retained) {
+    pthread_mutex_lock(&graphs_lock);
+    reference_add(&g->users, o, count);
+    pthread_mutex_unlock(&graphs_lock);
+  }
+  if (g) object_put(g);
+  if (o) object_put(o);
+  RETURN(retained ? cudaSuccess : cudaErrorInvalidValue);
 }

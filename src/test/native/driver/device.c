@@ -1,4 +1,4 @@
-/* Devices, primary contexts and error texts of the driver API. */
+/* Devices and primary contexts of the driver API. */
 #include "driver.h"
 
 /* The handle of a device's primary context is the address of its element. Other contexts are not emulated. */
@@ -31,20 +31,22 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
-/* A thread's context is its current device's primary context, if that exists. A thread of a real program that has not
- * called the runtime yet has no context even then. */
 DRIVER_ENTRY(cuCtxGetCurrent, 4000)
 CUresult cuCtxGetCurrent(CUcontext *pctx) {
   DRIVER_ENTER(cuCtxGetCurrent);
   if (!pctx) return CUDA_ERROR_INVALID_VALUE;
-  int device = nccl4j_standin_current_device();
-  *pctx = nccl4j_standin_context(device) == 1 ? &contexts[device] : NULL;
+  int device = device_bound();
+  *pctx = device >= 0 ? &contexts[device] : NULL;
   return CUDA_SUCCESS;
 }
 
 DRIVER_ENTRY(cuCtxSetCurrent, 4000)
 CUresult cuCtxSetCurrent(CUcontext ctx) {
   DRIVER_ENTER(cuCtxSetCurrent);
+  if (!ctx) {
+    device_unbind();
+    return CUDA_SUCCESS;
+  }
   for (int device = 0; device < MAX_DEVICES; device++)
     if (ctx == &contexts[device]) return driver_result(device_select(device));
   return CUDA_ERROR_INVALID_CONTEXT;
@@ -54,17 +56,8 @@ DRIVER_ENTRY(cuCtxGetDevice, 2000)
 CUresult cuCtxGetDevice(CUdevice *device) {
   DRIVER_ENTER(cuCtxGetDevice);
   if (!device) return CUDA_ERROR_INVALID_VALUE;
-  int current = nccl4j_standin_current_device();
-  if (nccl4j_standin_context(current) != 1) return CUDA_ERROR_INVALID_CONTEXT;
-  *device = current;
-  return CUDA_SUCCESS;
-}
-
-/* The texts are the runtime's, which has the same codes. */
-DRIVER_ENTRY(cuGetErrorString, 6000)
-CUresult cuGetErrorString(CUresult error, const char **pStr) {
-  DRIVER_ENTER(cuGetErrorString);
-  if (!pStr) return CUDA_ERROR_INVALID_VALUE;
-  *pStr = nccl4j_standin_error_text((cudaError_t)error);
+  int bound = device_bound();
+  if (bound < 0) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = bound;
   return CUDA_SUCCESS;
 }

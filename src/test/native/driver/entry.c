@@ -44,27 +44,21 @@ CUresult driver_result(cudaError_t error) {
 
 /* ---- stubs for functions that are not emulated ---- */
 
-#define MAX_STUBS 256
+/* NCCL looks up about ten. */
+#define MAX_STUBS 32
+#define EACH_STUB(M)                                                                               \
+  M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7) M(8) M(9) M(10) M(11) M(12) M(13) M(14) M(15)             \
+  M(16) M(17) M(18) M(19) M(20) M(21) M(22) M(23) M(24) M(25) M(26) M(27) M(28) M(29) M(30) M(31)
+
 static pthread_mutex_t stubs_lock = PTHREAD_MUTEX_INITIALIZER;
 static char *stub_names[MAX_STUBS];
 
-static void stub_called(int stub) { not_emulated("%s", stub_names[stub]); }
-
 /* A stub is called with the arguments of the function it stands for, which it ignores. Each one knows its number. */
 #define STUB(n)                                                                                    \
-  static void stub_##n(void) { stub_called(0x##n); }
-#define STUBS16(n)                                                                                 \
-  STUB(n##0) STUB(n##1) STUB(n##2) STUB(n##3) STUB(n##4) STUB(n##5) STUB(n##6) STUB(n##7)          \
-  STUB(n##8) STUB(n##9) STUB(n##a) STUB(n##b) STUB(n##c) STUB(n##d) STUB(n##e) STUB(n##f)
-#define EACH_OF_16(M)                                                                              \
-  M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7) M(8) M(9) M(a) M(b) M(c) M(d) M(e) M(f)
-EACH_OF_16(STUBS16)
-
-#define ADDRESSES16(n)                                                                             \
-  stub_##n##0, stub_##n##1, stub_##n##2, stub_##n##3, stub_##n##4, stub_##n##5, stub_##n##6,       \
-  stub_##n##7, stub_##n##8, stub_##n##9, stub_##n##a, stub_##n##b, stub_##n##c, stub_##n##d,       \
-  stub_##n##e, stub_##n##f,
-static void (*const stubs[MAX_STUBS])(void) = {EACH_OF_16(ADDRESSES16)};
+  static void stub_##n(void) { not_emulated("%s", stub_names[n]); }
+#define ADDRESS(n) stub_##n,
+EACH_STUB(STUB)
+static void (*const stubs[MAX_STUBS])(void) = {EACH_STUB(ADDRESS)};
 
 static void *stub_for(const char *name) {
   pthread_mutex_lock(&stubs_lock);
@@ -93,17 +87,18 @@ static CUdriverProcAddressQueryResult look_up(const char *name, unsigned int ver
   return known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 }
 
-static void refuse_per_thread(uint64_t flags) {
-  if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+/* The flags of both APIs have the same values. */
+static bool flags_valid(uint64_t flags) {
+  if (flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
     not_emulated("a driver function for the per-thread default stream");
+  return flags == CU_GET_PROC_ADDRESS_DEFAULT || flags == CU_GET_PROC_ADDRESS_LEGACY_STREAM;
 }
 
 DRIVER_ENTRY(cuGetProcAddress, 12000)
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                           CUdriverProcAddressQueryResult *symbolStatus) {
   DRIVER_ENTER(cuGetProcAddress);
-  if (!symbol || !pfn) return CUDA_ERROR_INVALID_VALUE;
-  refuse_per_thread(flags);
+  if (!symbol || !pfn || !flags_valid(flags)) return CUDA_ERROR_INVALID_VALUE;
   CUdriverProcAddressQueryResult result = look_up(symbol, (unsigned int)cudaVersion, pfn);
   if (symbolStatus) *symbolStatus = result;
   return CUDA_SUCCESS; /* also for a function that does not exist, which is then NULL */
@@ -111,8 +106,7 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuin
 
 static cudaError_t entry_point(const char *symbol, void **function, unsigned int version, unsigned long long flags,
                                enum cudaDriverEntryPointQueryResult *status) {
-  if (!symbol || !function) return cudaErrorInvalidValue;
-  refuse_per_thread(flags);
+  if (!symbol || !function || !flags_valid(flags)) return cudaErrorInvalidValue;
   CUdriverProcAddressQueryResult result = look_up(symbol, version, function);
   if (status) *status = (enum cudaDriverEntryPointQueryResult)result; /* the two enumerations have the same values */
   return cudaSuccess; /* also for a function that does not exist, which is then NULL */

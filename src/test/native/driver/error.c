@@ -1,4 +1,4 @@
-/* The names of the driver's error codes. */
+/* The names and texts of the driver's error codes. */
 #include "driver.h"
 
 #define EACH_RESULT(E) \
@@ -52,5 +52,14 @@ CUresult cuGetErrorName(CUresult error, const char **pStr) {
   DRIVER_ENTER(cuGetErrorName);
   if (!pStr) return CUDA_ERROR_INVALID_VALUE;
   *pStr = name_of(error);
+  return *pStr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The texts are the runtime's, which has the same codes, and others. */
+DRIVER_ENTRY(cuGetErrorString, 6000)
+CUresult cuGetErrorString(CUresult error, const char **pStr) {
+  DRIVER_ENTER(cuGetErrorString);
+  if (!pStr) return CUDA_ERROR_INVALID_VALUE;
+  *pStr = name_of(error) ? nccl4j_standin_error_text((cudaError_t)error) : NULL;
   return *pStr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -108,6 +108,14 @@ static CUresult enqueue(CUstream stream, unsigned int count, const CUstreamBatch
   return driver_result(error);
 }
 
+/* All these operations have the same layout, in which a value of 32 bits is the lower half of one of 64. */
+static CUresult enqueue_one(CUstream stream, CUstreamBatchMemOpType type, CUdeviceptr address, cuuint64_t value,
+                            unsigned int flags) {
+  CUstreamBatchMemOpParams o = {
+      .waitValue = {.operation = type, .address = address, .value64 = value, .flags = flags}};
+  return enqueue(stream, 1, &o);
+}
+
 /* ---- the functions; their signatures are the _v2 of 11.7 ---- */
 
 DRIVER_ENTRY(cuStreamBatchMemOp, 11070)
@@ -121,31 +129,23 @@ CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMe
 DRIVER_ENTRY(cuStreamWaitValue32, 11070)
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
   DRIVER_ENTER(cuStreamWaitValue32);
-  CUstreamBatchMemOpParams o = {
-      .waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32, .address = addr, .value = value, .flags = flags}};
-  return enqueue(stream, 1, &o);
+  return enqueue_one(stream, CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, value, flags);
 }
 
 DRIVER_ENTRY(cuStreamWaitValue64, 11070)
 CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
   DRIVER_ENTER(cuStreamWaitValue64);
-  CUstreamBatchMemOpParams o = {
-      .waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64, .address = addr, .value64 = value, .flags = flags}};
-  return enqueue(stream, 1, &o);
+  return enqueue_one(stream, CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags);
 }
 
 DRIVER_ENTRY(cuStreamWriteValue32, 11070)
 CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
   DRIVER_ENTER(cuStreamWriteValue32);
-  CUstreamBatchMemOpParams o = {
-      .writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = addr, .value = value, .flags = flags}};
-  return enqueue(stream, 1, &o);
+  return enqueue_one(stream, CU_STREAM_MEM_OP_WRITE_VALUE_32, addr, value, flags);
 }
 
 DRIVER_ENTRY(cuStreamWriteValue64, 11070)
 CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
   DRIVER_ENTER(cuStreamWriteValue64);
-  CUstreamBatchMemOpParams o = {
-      .writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .address = addr, .value64 = value, .flags = flags}};
-  return enqueue(stream, 1, &o);
+  return enqueue_one(stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, value, flags);
 }

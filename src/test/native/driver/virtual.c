@@ -4,7 +4,7 @@
  * A reserved range has no access; a mapping has none until cuMemSetAccess gives it. Real devices have page tables of
  * their own, these share the process's: memory that any one device may use, all may use. cuMemUnmap does not wait for
  * the work of streams; while work is pending anywhere, its bytes stay in place, so that a kernel that still runs does
- * not end the process.
+ * not end the process. If the range is mapped again meanwhile, such a kernel finds the new memory.
  */
 #include "physical.h"
 
@@ -19,6 +19,14 @@ struct reservation {
   struct reservation *next;
 };
 static struct reservation *reservations; /* under regions_lock */
+
+/* A range whose bytes stay until the work is complete that was pending when it was unmapped. */
+struct unmapping {
+  struct reservation *reservation;
+  char *base, *end;
+  struct unmapping *next;
+};
+static struct unmapping *unmappings; /* under regions_lock */
 
 static char *pointer_to(CUdeviceptr address) { return (char *)(uintptr_t)address; }
 
@@ -100,10 +108,18 @@ bool reservation_find(const void *pointer, char **base, size_t *bytes) {
 
 /* ---- mapping ---- */
 
+/* Returns the next unmapping, after `u` or from the first one on, that overlaps the range. Needs regions_lock. */
+static struct unmapping *unmapping_in(struct unmapping *u, const char *base, const char *end) {
+  u = u ? u->next : unmappings;
+  while (u && (u->end <= base || u->base >= end)) u = u->next;
+  return u;
+}
+
 /* Needs regions_lock. */
 static CUresult map(char *base, size_t bytes, struct physical *p) {
   if (!reservation_of(base, bytes) || region_overlaps(base, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (mmap(base, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, p->memfd, 0) == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  int access = unmapping_in(NULL, base, base + bytes) ? PROT_READ | PROT_WRITE : PROT_NONE;
+  if (mmap(base, bytes, access, MAP_SHARED | MAP_FIXED, p->memfd, 0) == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   bool host = host_location(p->properties.location.type);
   int current = nccl4j_standin_current_device();
   region_insert((struct region){
@@ -148,17 +164,26 @@ static bool whole_mappings(const char *base, size_t bytes, bool holes) {
   return holes || at == end;
 }
 
-struct unmapping {
-  struct reservation *reservation;
-  char *base;
-  size_t bytes;
-};
+/* Takes away the bytes that are neither mapped again nor wait with an unmapping after `u`. Needs regions_lock. */
+static void take_away(char *base, char *end, struct unmapping *u) {
+  u = unmapping_in(u, base, end);
+  if (u && base < u->base) take_away(base, u->base, u);
+  if (u && u->end < end) take_away(u->end, end, u);
+  if (u) return;
+  while (base < end) {
+    const struct region *r = region_from(base);
+    char *stop = r && r->base < end ? r->base : end;
+    if (base < stop) reserve(base, (size_t)(stop - base), MAP_FIXED);
+    base = r ? r->base + r->bytes : end;
+  }
+}
 
-/* Takes the bytes away, unless the range has been mapped again. */
 static void unmap_now(void *argument) {
-  struct unmapping *u = argument;
+  struct unmapping *u = argument, **at = &unmappings;
   pthread_mutex_lock(&regions_lock);
-  if (!region_overlaps(u->base, u->bytes)) reserve(u->base, u->bytes, MAP_FIXED);
+  while (*at != u) at = &(*at)->next;
+  *at = u->next;
+  take_away(u->base, u->end, NULL);
   pthread_mutex_unlock(&regions_lock);
   object_put(u->reservation);
   free(u);
@@ -166,21 +191,22 @@ static void unmap_now(void *argument) {
 
 /* Removes the first mapping in the range; false if there is none. */
 static bool unmap_first(struct reservation *v, const char *base, size_t bytes) {
-  struct region gone;
+  struct unmapping *u = NULL;
+  struct physical *physical;
   pthread_mutex_lock(&regions_lock);
   struct region *r = region_from(base);
-  bool found = r && r->base < base + bytes;
-  if (found) {
-    gone = *r;
+  if (r && r->base < base + bytes) {
+    u = malloc(sizeof *u);
+    *u = (struct unmapping){v, r->base, r->base + r->bytes, unmappings};
+    unmappings = u;
+    object_hold(v);
+    physical = r->physical;
     region_remove(r);
   }
   pthread_mutex_unlock(&regions_lock);
-  if (!found) return false;
+  if (!u) return false;
   nccl4j_standin_count(KIND_MAPPING, -1);
-  physical_add(gone.physical, 0, -1);
-  struct unmapping *u = malloc(sizeof *u);
-  object_hold(v);
-  *u = (struct unmapping){v, gone.base, gone.bytes};
+  physical_add(physical, 0, -1);
   streams_after_pending(unmap_now, u);
   return true;
 }

@@ -6,11 +6,11 @@
 
 #define PACK_BYTES 16 /* works are stored in packs, each of which may be at the start of the queue again */
 #define STORED_IN_ARGUMENTS 0
-#define MESSAGE_GRAIN 4096
+#define P2P_GRAIN 4096
 
 static size_t work_bytes(const struct release *release, enum work_type type) {
   switch (type) {
-    case WORK_MESSAGE: return release->message_bytes;
+    case WORK_P2P: return release->p2p_bytes;
     case WORK_COLLECTIVE: return release->collective_bytes;
     case WORK_REGISTERED: return release->registered_bytes;
     default: return release->broadcast_bytes;
@@ -35,7 +35,6 @@ static char *grow(struct batch *batch) {
   if (used + batch->work_bytes > batch->capacity) {
     batch->capacity = 2 * batch->capacity + batch->work_bytes;
     batch->works = realloc(batch->works, batch->capacity);
-    if (batch->works == NULL) abort();
   }
   batch->count++;
   return batch->works + used;
@@ -52,6 +51,7 @@ void batch_load(struct block *block, int index) {
     const char *header = launch->arguments + place;
     batch->type = (enum work_type)get_int(header, r->batch.type);
     batch->work_bytes = work_bytes(r, batch->type);
+    if (batch->work_bytes == 0) launch_refuse(launch, "it has works that the known release lacks");
     uint64_t set = get(header, r->batch.set);
     for (uint32_t bit = 0; bit < 64; bit++) {
       if ((set >> bit & 1) == 0) continue;
@@ -61,7 +61,7 @@ void batch_load(struct block *block, int index) {
     int jump = get_int(header, r->batch.jump);
     bool extended = get_int(header, r->batch.extends) != 0;
     if (!extended) {
-      if (!function_find(get_int(header, r->batch.function), &batch->function))
+      if (!function_find(get_int(header, r->batch.function), r->broadcast_bytes != 0, &batch->function))
         launch_refuse(launch, "it has a function of an unknown number");
       batch->next = jump == 0 ? -1 : index + jump;
       return;
@@ -100,24 +100,24 @@ struct part part_of(const struct block *block, const void *work) {
   return part;
 }
 
-bool message_part(const struct block *block, const void *work, bool send, size_t *begin, size_t *end) {
+bool p2p_part(const struct block *block, const void *work, bool send, size_t *begin, size_t *end) {
   const struct release *r = block->launch->release;
-  int channels = get_int(work, r->message.channels); /* a power of 2 */
-  int part = (block->channel_number - get_int(work, r->message.base)) & (channels - 1);
-  int parts = get_int(work, send ? r->message.send_channels : r->message.receive_channels);
+  int channels = get_int(work, r->p2p.channels); /* a power of 2 */
+  int part = (block->channel_number - get_int(work, r->p2p.base)) & (channels - 1);
+  int parts = get_int(work, send ? r->p2p.send_channels : r->p2p.receive_channels);
   if (part >= parts) return false;
-  size_t bytes = get(work, send ? r->message.send_bytes : r->message.receive_bytes);
+  size_t bytes = get(work, send ? r->p2p.send_bytes : r->p2p.receive_bytes);
   size_t share =
-      (bytes / (size_t)parts + (bytes % (size_t)parts != 0) + MESSAGE_GRAIN - 1) & ~(size_t)(MESSAGE_GRAIN - 1);
+      (bytes / (size_t)parts + (bytes % (size_t)parts != 0) + P2P_GRAIN - 1) & ~(size_t)(P2P_GRAIN - 1);
   *begin = (size_t)part * share < bytes ? (size_t)part * share : bytes;
   *end = (size_t)(part + 1) * share < bytes ? (size_t)(part + 1) * share : bytes;
   return true;
 }
 
 /* The chunk size is a small float: three bits after a leading one, except for numbers below 8. */
-size_t message_chunk(const struct block *block, const void *work, bool send) {
+size_t p2p_chunk(const struct block *block, const void *work, bool send) {
   const struct release *r = block->launch->release;
-  uint32_t code = (uint32_t)get(work, send ? r->message.send_chunk : r->message.receive_chunk);
+  uint32_t code = (uint32_t)get(work, send ? r->p2p.send_chunk : r->p2p.receive_chunk);
   uint32_t exponent = code >> 3, mantissa = code & 7;
   return exponent == 0 ? mantissa : (size_t)(mantissa | 8) << (exponent - 1);
 }

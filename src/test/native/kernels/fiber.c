@@ -52,11 +52,6 @@ struct fibers {
 #endif
 };
 
-static void *check_memory(void *memory) {
-  if (memory == NULL) abort();
-  return memory;
-}
-
 /* ---- stacks, each above a page without access: an overflow ends the process ---- */
 
 static size_t guard_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
@@ -118,7 +113,7 @@ static void after_leaving(struct fibers *fibers) {
 /* ---- fibers ---- */
 
 struct fibers *fibers_new(void) {
-  struct fibers *fibers = check_memory(calloc(1, sizeof *fibers));
+  struct fibers *fibers = calloc(1, sizeof *fibers);
   fibers->last = &fibers->first;
   return fibers;
 }
@@ -147,7 +142,7 @@ static void enter(unsigned high, unsigned low) {
 }
 
 struct fiber *fibers_add(struct fibers *fibers, void (*run)(struct fiber *self, void *argument), void *argument) {
-  struct fiber *fiber = check_memory(calloc(1, sizeof *fiber));
+  struct fiber *fiber = calloc(1, sizeof *fiber);
   fiber->stack = stack_new();
   fiber->run = run;
   fiber->argument = argument;
@@ -176,7 +171,8 @@ static void resume(struct fibers *fibers, struct fiber *fiber) {
   }
 }
 
-bool fibers_run(struct fibers *fibers) {
+/* Returns whether any of them ran. */
+static bool fibers_run(struct fibers *fibers) {
   bool ran = false, again = true;
   while (again) {
     again = false;
@@ -189,10 +185,17 @@ bool fibers_run(struct fibers *fibers) {
   return ran;
 }
 
-bool fibers_ended(const struct fibers *fibers) {
+static bool all_ended(const struct fibers *fibers) {
   for (const struct fiber *fiber = fibers->first; fiber != NULL; fiber = fiber->next)
     if (!fiber->ended) return false;
   return true;
+}
+
+enum kernel_progress fibers_poll(struct fibers *fibers, const bool *failed, const uint32_t *abort_flag) {
+  bool ran = fibers_run(fibers);
+  if (*failed) return KERNEL_FAILED;
+  bool aborted = abort_flag != NULL && __atomic_load_n(abort_flag, __ATOMIC_ACQUIRE) != 0;
+  return aborted || all_ended(fibers) ? KERNEL_DONE : ran ? KERNEL_MOVED : KERNEL_WAITS;
 }
 
 void fiber_wait(struct fiber *self, bool (*condition)(void *state), void *state) {
@@ -202,6 +205,13 @@ void fiber_wait(struct fiber *self, bool (*condition)(void *state), void *state)
   before_leaving(self);
   if (swapcontext(&self->context, &self->fibers->context) != 0) abort();
   after_entering(self);
+}
+
+static bool never(void *nothing) { return nothing != NULL; }
+
+void fiber_stop(struct fiber *self) {
+  fiber_wait(self, never, NULL);
+  abort(); /* not reached */
 }
 
 static bool has_ended(void *fiber) { return ((struct fiber *)fiber)->ended; }

@@ -1,7 +1,8 @@
 /*
- * The numbering of NCCL's device functions in 2.30.7. NCCL numbers them in the alphabetical order of operation,
- * operator, type, algorithm and protocol, and leaves out combinations that are never used and signed integers, for
- * which the functions of unsigned ones serve. The enumerations of function.h are in that order, too.
+ * The numbering of NCCL's device functions. NCCL numbers them in the alphabetical order of operation, operator, type,
+ * algorithm and protocol, and leaves out combinations that are never used and signed integers, for which the functions
+ * of unsigned ones serve. The enumerations of function.h are in that order, too. Releases before 2.29 have no
+ * AllGatherV.
  */
 #include "function.h"
 
@@ -98,10 +99,13 @@ int function_count(void) {
   return count;
 }
 
-bool function_find(int number, struct function *function) {
-  if (number < 0 || number >= function_count()) return false;
-  *function = functions[number];
-  return true;
+bool function_find(int number, bool broadcasts, struct function *function) {
+  for (int i = 0, all = function_count(); i < all; i++) {
+    if (functions[i].operation == ALL_GATHER_V && !broadcasts) continue;
+    *function = functions[i];
+    if (number-- == 0) return true;
+  }
+  return false;
 }
 
 const char *operation_name(enum operation operation) { return operations[operation]; }

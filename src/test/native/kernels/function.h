@@ -19,10 +19,10 @@ struct function {
   enum protocol protocol;
 };
 
-/* Stores the function with this number; false if there is none. */
-bool function_find(int number, struct function *function);
+/* Stores the function with this number; false if there is none. `broadcasts`: whether the release has ALL_GATHER_V. */
+bool function_find(int number, bool broadcasts, struct function *function);
 
-/* Number of functions. */
+/* Number of functions, with ALL_GATHER_V. */
 int function_count(void);
 
 const char *operation_name(enum operation operation);

@@ -33,11 +33,6 @@ struct kernel {
   max_align_t arguments[];
 };
 
-static void *check_memory(void *memory) {
-  if (memory == NULL) abort();
-  return memory;
-}
-
 static struct registered *find_locked(const char *name) {
   struct registered *found = all_registered;
   while (found != NULL && strcmp(found->name, name) != 0) found = found->next;
@@ -55,8 +50,8 @@ void nccl4j_standin_kernel(const char *name, bool (*run)(const void *arguments, 
   pthread_mutex_lock(&lock);
   struct registered *entry = find_locked(name);
   if (entry == NULL) {
-    entry = check_memory(calloc(1, sizeof *entry));
-    entry->name = check_memory(strdup(name));
+    entry = calloc(1, sizeof *entry);
+    entry->name = strdup(name);
     entry->next = all_registered;
     all_registered = entry;
   }
@@ -73,7 +68,7 @@ struct kernel *kernel_new(const char *name, const struct kernel_shape *shape, co
                           int device) {
   struct registered *entry = find(name);
   if (entry == NULL && !is_collective(name) && !symmetric_is(name) && !one_rank_is(name)) refuse(name);
-  struct kernel *kernel = check_memory(calloc(1, sizeof *kernel + bytes + strlen(name) + 1));
+  struct kernel *kernel = calloc(1, sizeof *kernel + bytes + strlen(name) + 1);
   kernel->bytes = bytes;
   kernel->device = device;
   if (bytes > 0) memcpy(kernel->arguments, arguments, bytes);
@@ -104,7 +99,7 @@ size_t kernel_gather(const char *name, void *const *parameters, void **buffer) {
   bool one_rank = one_rank_is(name);
   if (find(name) == NULL && !one_rank) refuse(name);
   size_t bytes = one_rank ? ONE_RANK_BYTES : PARAMETER_BYTES;
-  *buffer = check_memory(malloc(bytes));
+  *buffer = malloc(bytes);
   if (one_rank) one_rank_gather(parameters, *buffer);
   else memcpy(*buffer, parameters[0], bytes);
   return bytes;

@@ -17,7 +17,6 @@ void launch_refuse(const struct launch *launch, const char *reason) {
 struct launch *launch_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes,
                           int device) {
   struct launch *launch = calloc(1, sizeof *launch + shape->grid.x * sizeof *launch->blocks);
-  if (launch == NULL) abort();
   launch->name = name;
   launch->arguments = arguments;
   launch->bytes = bytes;
@@ -40,8 +39,8 @@ static void count_works(const struct block *block, bool completed) {
   uint64_t *done = address_of(block->channel, r->channel.works_done), next = *done + 1;
   char *counters = get_pointer(launch->communicator, completed ? r->communicator.completed : r->communicator.started);
   for (int i = 0; i < block->batch.count; i++, next++) {
-    bool message = block->batch.type == WORK_MESSAGE;
-    struct field profiled = message ? r->message.profiled : r->collective.profiled;
+    bool p2p = block->batch.type == WORK_P2P;
+    struct field profiled = p2p ? r->p2p.profiled : r->collective.profiled;
     if (block->batch.type == WORK_BROADCAST || !get_int(batch_work(&block->batch, i), profiled)) continue;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -61,7 +60,7 @@ static void run_block(struct fiber *self, void *argument) {
     batch_load(block, index);
     count_works(block, false);
     switch (block->batch.type) {
-      case WORK_MESSAGE: messages_run(block, self); break;
+      case WORK_P2P: p2p_run(block, self); break;
       case WORK_BROADCAST: broadcasts_run(block, self); break;
       default: collectives_run(block, self); break;
     }
@@ -78,7 +77,7 @@ static void check_block(struct block *block) {
     enum algorithm algorithm = function->algorithm;
     bool emulated = algorithm == RING || algorithm == TREE || algorithm == PAT;
     enum operation operation = function->operation;
-    bool matches = (block->batch.type == WORK_MESSAGE) == (operation == SEND_RECV) &&
+    bool matches = (block->batch.type == WORK_P2P) == (operation == SEND_RECV) &&
                    (block->batch.type == WORK_BROADCAST) == (operation == ALL_GATHER_V);
     if (plan_wanted()) plan_write(block);
     if (plan_only()) continue;
@@ -127,15 +126,8 @@ static void start(struct launch *launch) {
   }
 }
 
-static bool is_aborted(const struct launch *launch) {
-  const uint32_t *flag = get_pointer(launch->communicator, launch->release->communicator.abort);
-  return flag != NULL && __atomic_load_n(flag, __ATOMIC_ACQUIRE) != 0;
-}
-
 enum kernel_progress launch_poll(struct launch *launch) {
   if (launch->release == NULL) start(launch);
-  bool ran = fibers_run(launch->fibers);
-  if (launch->failed) return KERNEL_FAILED;
-  if (fibers_ended(launch->fibers) || is_aborted(launch)) return KERNEL_DONE;
-  return ran ? KERNEL_MOVED : KERNEL_WAITS;
+  return fibers_poll(launch->fibers, &launch->failed,
+                     get_pointer(launch->communicator, launch->release->communicator.abort));
 }

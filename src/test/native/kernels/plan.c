@@ -5,12 +5,13 @@
  */
 #include "launch.h"
 
+#include "../standin.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define LINE_BYTES 4096
@@ -19,14 +20,11 @@ static int file = -1;
 static bool only;
 
 static void open_file(void) {
-  const char *name = getenv("NCCL4J_STANDIN_PLAN"), *switched = getenv("NCCL4J_STANDIN_PLAN_ONLY");
-  only = switched != NULL && strcmp(switched, "1") == 0;
+  const char *name = getenv("NCCL4J_STANDIN_PLAN");
+  only = nccl4j_standin_number("NCCL4J_STANDIN_PLAN_ONLY", 0, 0, 1) != 0;
   if (name == NULL) return;
   file = open(name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0) {
-    fprintf(stderr, "nccl4j stand-in: NCCL4J_STANDIN_PLAN: cannot write to %s: %m\n", name);
-    abort();
-  }
+  if (file < 0) nccl4j_standin_refuse_variable("NCCL4J_STANDIN_PLAN", "a file that can be written to");
 }
 
 static void read_environment(void) {
@@ -90,17 +88,17 @@ static void append_collective(struct line *line, const struct block *block, cons
          get_int(work, r->collective.registered), get_int(work, r->collective.root));
 }
 
-static void append_message(struct line *line, const struct block *block, const void *work) {
+static void append_p2p(struct line *line, const struct block *block, const void *work) {
   const struct release *r = block->launch->release;
   for (int send = 1; send >= 0; send--) {
     const char *name = send ? "send" : "receive";
     size_t begin, end;
-    if (!message_part(block, work, send != 0, &begin, &end)) continue;
+    if (!p2p_part(block, work, send != 0, &begin, &end)) continue;
     append(line, " %s %d %s-offset %zu %s-part %zu %s-chunk %zu %s-protocol %s %s-registered %d", name,
-           get_int(work, send ? r->message.send_rank : r->message.receive_rank), name, begin, name, end - begin, name,
-           message_chunk(block, work, send != 0), name,
-           protocol_name(get_int(work, send ? r->message.send_ll : r->message.receive_ll) ? LL : SIMPLE), name,
-           get_int(work, send ? r->message.send_registered : r->message.receive_registered));
+           get_int(work, send ? r->p2p.send_rank : r->p2p.receive_rank), name, begin, name, end - begin, name,
+           p2p_chunk(block, work, send != 0), name,
+           protocol_name(get_int(work, send ? r->p2p.send_ll : r->p2p.receive_ll) ? LL : SIMPLE), name,
+           get_int(work, send ? r->p2p.send_registered : r->p2p.receive_registered));
   }
 }
 
@@ -128,7 +126,7 @@ void plan_write(const struct block *block) {
     append(&line, "rank %d ranks %d nodes %d blocks %d channel %d function %s", block->launch->rank,
            block->launch->ranks, get_int(block->launch->communicator, block->launch->release->communicator.nodes),
            block->launch->block_count, block->channel_number, operation_name(block->batch.function.operation));
-    if (block->batch.type == WORK_MESSAGE) append_message(&line, block, work);
+    if (block->batch.type == WORK_P2P) append_p2p(&line, block, work);
     else if (block->batch.type == WORK_BROADCAST) append_broadcast(&line, block, work);
     else append_collective(&line, block, work);
     append_channel(&line, block);

@@ -77,7 +77,7 @@ void primitives_open(struct primitives *p, struct block *block, struct fiber *se
       .element = type_bytes(function->type),
       .slices = options->slices,
       .steps = options->steps,
-      .message = options->message != NULL,
+      .p2p = options->p2p != NULL,
       .input = (char *)(uintptr_t)options->input,
       .output = options->output,
   };
@@ -108,29 +108,24 @@ static bool was_read(void *state) {
 void primitives_close(struct primitives *p) {
   for (int i = 0; i < p->receive_count; i++) link_close(p, &p->receives[i]);
   for (int i = 0; i < p->send_count; i++) link_close(p, &p->sends[i]);
-  /* The receiver of a message reads from the operand, which this rank's user may overwrite after the kernel. */
+  /* The receiver of a send reads from the operand, which this rank's user may overwrite after the kernel. */
   for (int i = 0; i < p->send_count; i++)
-    if (p->message && p->sends[i].reads) fiber_wait(p->self, was_read, &p->sends[i]);
+    if (p->p2p && p->sends[i].reads) fiber_wait(p->self, was_read, &p->sends[i]);
 }
 
 void primitives_run(struct primitives *p, const struct transfer *transfer) {
   struct transfer t = *transfer;
   if (t.count < 0) t.count = 0;
   if (p->function.protocol == SIMPLE) simple_run(p, &t);
-  else lines_run(p, &t);
+  else ll_run(p, &t);
 }
 
 /* ---- data ---- */
 
-static bool never(void *state) {
-  (void)state;
-  return false;
-}
-
-/* Whether the operand is a registered buffer of a message that the peer copies. Its address is then the peer's, which
- * this process may not have. */
+/* Whether the operand is a registered buffer of a send or receive that the peer copies. Its address is then the peer's,
+ * which this process may not have. */
 static bool is_for_peer(const struct primitives *p, enum buffer buffer) {
-  if (!p->message) return false;
+  if (!p->p2p) return false;
   return buffer == INPUT ? p->send_count > 0 && p->sends[0].reads : p->receive_count > 0 && p->receives[0].writes;
 }
 
@@ -144,7 +139,7 @@ char *operand(struct primitives *p, enum buffer buffer, ptrdiff_t offset, ptrdif
                                  : nccl4j_standin_writable(address, bytes, device);
   if (!allowed) {
     p->block->launch->failed = true;
-    fiber_wait(p->self, never, NULL);
+    fiber_stop(p->self);
   }
   return address;
 }

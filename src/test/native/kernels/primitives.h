@@ -38,7 +38,7 @@ struct primitives {
   size_t element;
   int slices, steps; /* per chunk, per slice */
   ptrdiff_t step_elements;
-  bool message;
+  bool p2p;
   char *input, *output;
   int receive_count, send_count;
   struct link receives[TREE_CHILDREN], sends[TREE_CHILDREN];
@@ -51,7 +51,7 @@ struct primitives_options {
   uint64_t argument;                /* of the operator */
   int slices, steps;                /* of the simple protocol */
   int connection;                   /* index: 0 or 1 */
-  const void *collective, *message; /* the work, where its registered buffers may be used */
+  const void *collective, *p2p; /* the work, where its registered buffers may be used */
   size_t step_bytes;                /* of the simple protocol; 0: the communicator's */
 };
 
@@ -84,6 +84,6 @@ void combine(struct primitives *p, char *const *sources, int source_count, char 
 void exchange_buffers(struct primitives *p, const struct primitives_options *options);
 
 void simple_run(struct primitives *p, const struct transfer *transfer);
-void lines_run(struct primitives *p, const struct transfer *transfer);
+void ll_run(struct primitives *p, const struct transfer *transfer);
 
 #endif

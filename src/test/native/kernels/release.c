@@ -18,7 +18,7 @@
 static const struct {
   int version;
   const struct release *release;
-} releases[] = {{23007, &release_2_30_7}, {23100, &release_2_30_7}};
+} releases[] = {{22809, &release_2_28_9}, {23007, &release_2_30_7}, {23100, &release_2_30_7}};
 
 /* The names of the objects of this process. */
 struct objects {

@@ -9,7 +9,8 @@
 #define STEPS 8 /* slots of a connection's buffer */
 #define TREE_CHILDREN 3
 
-/* An integer of a structure; with a width, `width` bits of it from bit `shift`. */
+/* An integer of a structure; with a width, `width` bits of it from bit `shift`. One that a release lacks has no bytes,
+ * and is 0. */
 struct field {
   uint16_t offset;
   uint8_t bytes, shift, width;
@@ -34,7 +35,7 @@ struct release {
 
   /* The device's copy of a communicator, and its channels. */
   struct {
-    struct field rank, ranks, nodes, buffer_bytes, message_chunk, across_cliques, all_nvlink, abort, channels,
+    struct field rank, ranks, nodes, buffer_bytes, p2p_chunk, across_cliques, all_nvlink, abort, channels,
         local_ranks;
     struct field started, completed; /* the profiler's counters */
   } communicator;
@@ -55,7 +56,8 @@ struct release {
   } slot;
 
   /* What a channel has to do. */
-  size_t collective_bytes, registered_bytes, message_bytes, broadcast_bytes;
+  size_t collective_bytes, registered_bytes, p2p_bytes;
+  size_t broadcast_bytes; /* 0: broadcasts of a group are those of single calls */
   struct {
     struct field first, last, warps, argument_is_address, registered, network_registered, direct;
     struct field profiled, root, receive, send, receive_offset, remote_receives;
@@ -66,7 +68,7 @@ struct release {
     struct field send, receive, send_bytes, receive_bytes, send_rank, receive_rank, channels, base, send_channels;
     struct field receive_channels, send_chunk, receive_chunk, send_ll, receive_ll, send_network, receive_network;
     struct field send_registered, receive_registered, profiled;
-  } message;
+  } p2p;
   struct {
     struct field depth, chunk, send, receive, bytes, done;
   } broadcast;
@@ -87,13 +89,14 @@ struct release {
   } window;
 };
 
-extern const struct release release_2_30_7;
+extern const struct release release_2_28_9, release_2_30_7;
 
 /* Returns the release of the NCCL library of this process; ends the process if it is unknown. */
 const struct release *release_find(void);
 
 static inline uint64_t get(const void *base, struct field field) {
   const char *address = (const char *)base + field.offset;
+  if (field.bytes == 0) return 0;
   uint64_t value = field.bytes == 8 ? *(const uint64_t *)address
                  : field.bytes == 4 ? *(const uint32_t *)address
                  : field.bytes == 2 ? *(const uint16_t *)address

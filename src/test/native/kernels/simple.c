@@ -20,7 +20,7 @@ static bool accepts(const struct link *link) { return link->sends ? link->writes
 
 /* Returns the address under which the peer sees this rank's buffer. */
 static void *address_for(const struct primitives *p, const struct link *link, const void *work) {
-  if (p->message) return link->direct;
+  if (p->p2p) return link->direct;
   const struct launch *launch = p->block->launch;
   const struct release *r = launch->release;
   const int *local_ranks = get_pointer(launch->communicator, r->communicator.local_ranks);
@@ -34,8 +34,8 @@ static void exchange(struct primitives *p, struct link *link, const void *work, 
   void **slot = get_pointer(link->connection, r->connection.exchange);
   if (slot == NULL) launch_refuse(p->block->launch, "it uses multicast buffers");
   if (provide) {
-    /* The peer of a message reads the input, that of a collective the output, where this rank puts its data first. */
-    link->direct = link->sends && p->message ? p->input : p->output;
+    /* The peer of a send reads the input, that of a collective the output, where this rank puts its data first. */
+    link->direct = link->sends && p->p2p ? p->input : p->output;
     fiber_wait(p->self, is_empty, slot);
     __atomic_store_n(slot, address_for(p, link, work), __ATOMIC_RELEASE);
   } else {
@@ -48,11 +48,11 @@ static void exchange(struct primitives *p, struct link *link, const void *work, 
 static void choose_direct(const struct primitives *p, struct link *link, const struct primitives_options *options) {
   const struct release *r = p->block->launch->release;
   int flags = get_int(link->connection, r->connection.flags);
-  if (options->message != NULL) {
-    struct field registered = link->sends ? r->message.send_registered : r->message.receive_registered;
-    struct field network = link->sends ? r->message.send_network : r->message.receive_network;
-    if (get_int(options->message, network)) launch_refuse(p->block->launch, "a network uses the user's buffers");
-    if (!get_int(options->message, registered) || !(flags & (PEER_READS | PEER_WRITES))) return;
+  if (options->p2p != NULL) {
+    struct field registered = link->sends ? r->p2p.send_registered : r->p2p.receive_registered;
+    struct field network = link->sends ? r->p2p.send_network : r->p2p.receive_network;
+    if (get_int(options->p2p, network)) launch_refuse(p->block->launch, "a network uses the user's buffers");
+    if (!get_int(options->p2p, registered) || !(flags & (PEER_READS | PEER_WRITES))) return;
     link->writes = (flags & PEER_WRITES) != 0;
   } else if (options->collective != NULL) {
     if (!get_int(options->collective, r->collective.registered) || !(flags & (PEER_READS | PEER_WRITES))) return;

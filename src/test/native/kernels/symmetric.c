@@ -1,8 +1,8 @@
 /*
  * Kernels for symmetric memory. Every rank has mapped the windows of all ranks of its host, one after the other, so
- * blocks read and write the operands of other ranks themselves. They wait for each other by barriers, or by the flags
- * of lines of 8 bytes of data that they send to each other ("LL"). Sums are accumulated in float32, those of float8
- * that are averaged in float16, and rounded to the type once.
+ * blocks read and write the operands of other ranks themselves (ST, LD). They wait for each other by barriers, or by
+ * the flags of lines of 8 bytes of data that they send to each other (LL, low latency). Sums are accumulated in
+ * float32, those of float8 that are averaged in float16, and rounded to the type once.
  */
 #include "symmetric.h"
 
@@ -22,13 +22,14 @@
 #define CHUNK_ELEMENTS 2048 /* that are reduced at once */
 #define MAX_LOCAL_RANKS 72
 
-enum algorithm_of_kernel {
-  REDUCE_BY_LINES,
-  REDUCE_AND_STORE,
-  GATHER_BY_LINES,
-  STORE_TO_ALL,
-  SCATTER_BY_LINES,
-  LOAD_FROM_ALL
+/* NCCL's names: the kernels'. */
+enum symmetric_algorithm {
+  ALL_REDUCE_AGXLL_R,
+  ALL_REDUCE_RSXLD_AGXST,
+  ALL_GATHER_LL,
+  ALL_GATHER_ST,
+  REDUCE_SCATTER_LL,
+  REDUCE_SCATTER_LD
 };
 
 struct symmetric_block {
@@ -40,7 +41,7 @@ struct symmetric {
   const struct release *release;
   const char *name, *arguments;
   size_t bytes;
-  enum algorithm_of_kernel algorithm;
+  enum symmetric_algorithm algorithm;
   struct function function; /* for the accumulator's type */
   ncclDataType_t type;
   uint64_t argument;
@@ -93,8 +94,8 @@ static void parse_name(struct symmetric *launch) {
   int algorithm = 0;
   while (algorithm < 6 && !begins_with(&rest, algorithms[algorithm])) algorithm++;
   if (algorithm == 6) refuse(launch->name, "its algorithm is unknown");
-  launch->algorithm = (enum algorithm_of_kernel)algorithm;
-  if (algorithm == GATHER_BY_LINES || algorithm == STORE_TO_ALL) {
+  launch->algorithm = (enum symmetric_algorithm)algorithm;
+  if (algorithm == ALL_GATHER_LL || algorithm == ALL_GATHER_ST) {
     /* What follows is the length of the parameter's type, not another algorithm such as LLMC or STMC. */
     if (*rest < '0' || *rest > '9') refuse(launch->name, "its algorithm is unknown");
     launch->type = ncclInt8;
@@ -224,8 +225,7 @@ static bool is_mine(const struct symmetric *s, const struct share *share, size_t
          unit / (size_t)s->ranks % (size_t)share->blocks == (size_t)share->block;
 }
 
-/* Divides the bytes from the cursor on into units of a warp, which the ranks take in turn, as many as all warps take.
- */
+/* Divides the bytes from the cursor on into units of a warp, as many as all warps take; the ranks take them in turn. */
 static size_t reduce_units(struct symmetric *s, const struct share *share, size_t cursor, size_t bytes, size_t unit) {
   size_t element = type_bytes(s->type), chunks = (bytes - cursor) / (4 * unit);
   chunks -= chunks % (size_t)(s->ranks * share->blocks);
@@ -309,17 +309,17 @@ static void run_with_barriers(struct symmetric *s, struct fiber *self, int block
   barrier(s, self, block);
   for (int i = first; i <= last; i++) {
     struct share share = share_of(s, block, i);
-    if (s->algorithm == REDUCE_AND_STORE) all_reduce_share(s, &share);
-    else if (s->algorithm == STORE_TO_ALL) gather_share(s, &share);
+    if (s->algorithm == ALL_REDUCE_RSXLD_AGXST) all_reduce_share(s, &share);
+    else if (s->algorithm == ALL_GATHER_ST) gather_share(s, &share);
     else scatter_share(s, &share);
   }
   barrier(s, self, block);
 }
 
-/* ---- with lines ---- */
+/* ---- with LL ---- */
 
 /* A block's lines at each rank: one with the epoch, then two sets of slots that are used in turn. */
-struct lines {
+struct ll_session {
   struct fiber *self;
   const struct symmetric *launch;
   uint32_t epoch;
@@ -332,40 +332,42 @@ struct line_state {
   uint32_t epoch;
 };
 
-static uint64_t *line_at(const struct lines *lines, int rank, size_t slot) {
-  char *window = own_window(lines->launch, lines->launch->release->symmetric.lines, rank);
-  return (uint64_t *)window + (lines->place + slot) * LINE_WORDS;
+static uint64_t *line_at(const struct ll_session *session, int rank, size_t slot) {
+  char *window = own_window(session->launch, session->launch->release->symmetric.lines, rank);
+  return (uint64_t *)window + (session->place + slot) * LINE_WORDS;
 }
 
-static void choose_slots(struct lines *lines) { lines->place = lines->header + 1 + (lines->epoch & 1) * lines->slots; }
-
-static uint32_t *stored_epoch(const struct lines *lines) {
-  char *window = own_window(lines->launch, lines->launch->release->symmetric.lines, lines->launch->rank);
-  return (uint32_t *)((uint64_t *)window + lines->header * LINE_WORDS);
+static void choose_slots(struct ll_session *session) {
+  session->place = session->header + 1 + (session->epoch & 1) * session->slots;
 }
 
-static struct lines open_lines(const struct symmetric *s, struct fiber *self, int block) {
-  struct lines lines = {.self = self, .launch = s, .slots = get(s->arguments, s->release->symmetric.slots)};
-  lines.header = (size_t)block * (1 + 2 * lines.slots);
-  lines.epoch = *stored_epoch(&lines) + 2;
-  choose_slots(&lines);
-  return lines;
+static uint32_t *stored_epoch(const struct ll_session *session) {
+  char *window = own_window(session->launch, session->launch->release->symmetric.lines, session->launch->rank);
+  return (uint32_t *)((uint64_t *)window + session->header * LINE_WORDS);
+}
+
+static struct ll_session open_session(const struct symmetric *s, struct fiber *self, int block) {
+  struct ll_session session = {.self = self, .launch = s, .slots = get(s->arguments, s->release->symmetric.slots)};
+  session.header = (size_t)block * (1 + 2 * session.slots);
+  session.epoch = *stored_epoch(&session) + 2;
+  choose_slots(&session);
+  return session;
 }
 
 /* Ends the epoch. Its number is the flag of its lines, so that the sets are cleared before the numbers begin again. */
-static void end_epoch(struct lines *lines) {
-  if (lines->epoch >= UINT32_MAX - 1)
-    memset(line_at(lines, lines->launch->rank, 0), 0, lines->slots * LINE_WORDS * sizeof(uint64_t));
-  lines->epoch += lines->epoch == UINT32_MAX ? 3 : 1;
-  choose_slots(lines);
+static void end_epoch(struct ll_session *session) {
+  if (session->epoch >= UINT32_MAX - 1)
+    memset(line_at(session, session->launch->rank, 0), 0, session->slots * LINE_WORDS * sizeof(uint64_t));
+  session->epoch += session->epoch == UINT32_MAX ? 3 : 1;
+  choose_slots(session);
 }
 
-static void send_line(const struct lines *lines, int rank, size_t slot, const char *data, size_t bytes) {
+static void send_line(const struct ll_session *session, int rank, size_t slot, const char *data, size_t bytes) {
   uint32_t words[LINE_WORDS] = {0};
   memcpy(words, data, bytes);
-  uint64_t *line = line_at(lines, rank, slot);
+  uint64_t *line = line_at(session, rank, slot);
   for (int i = 0; i < LINE_WORDS; i++)
-    __atomic_store_n(line + i, words[i] | (uint64_t)lines->epoch << 32, __ATOMIC_RELEASE);
+    __atomic_store_n(line + i, words[i] | (uint64_t)session->epoch << 32, __ATOMIC_RELEASE);
 }
 
 static bool line_is_there(void *state) {
@@ -375,9 +377,9 @@ static bool line_is_there(void *state) {
   return true;
 }
 
-static void receive_line(const struct lines *lines, size_t slot, char *data) {
-  struct line_state state = {line_at(lines, lines->launch->rank, slot), lines->epoch};
-  fiber_wait(lines->self, line_is_there, &state);
+static void receive_line(const struct ll_session *session, size_t slot, char *data) {
+  struct line_state state = {line_at(session, session->launch->rank, slot), session->epoch};
+  fiber_wait(session->self, line_is_there, &state);
   uint32_t words[LINE_WORDS];
   for (int i = 0; i < LINE_WORDS; i++) words[i] = (uint32_t)__atomic_load_n(state.line + i, __ATOMIC_RELAXED);
   memcpy(data, words, sizeof words);
@@ -387,32 +389,28 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Exchanges the lines of one epoch: `bytes` of the share from `done` on. Each rank sends to each other one; in a
  * reduce-scatter these are the parts of the others. */
-static void run_epoch(struct symmetric *s, struct lines *lines, const struct share *share, size_t done, size_t bytes) {
+static void run_epoch(struct symmetric *s, struct ll_session *session, const struct share *share, size_t done,
+                      size_t bytes) {
   size_t element = type_bytes(s->type), count = (bytes + LINE_DATA - 1) / LINE_DATA, stride = share->all * element;
   size_t place = share->begin * element + done;
   const char *input = operand_of(s, share->work, true, s->rank) + place;
   char *output = operand_of(s, share->work, false, s->rank) + place, received[MAX_LOCAL_RANKS][LINE_DATA];
   for (int rank = 0; rank < s->ranks; rank++)
     for (size_t i = 0; i < count; i++) {
-      const char *from = input + i * LINE_DATA + (s->algorithm == SCATTER_BY_LINES ? (size_t)rank * stride : 0);
-      send_line(lines, rank, (size_t)s->rank * count + i, from, least(LINE_DATA, bytes - i * LINE_DATA));
+      const char *from = input + i * LINE_DATA + (s->algorithm == REDUCE_SCATTER_LL ? (size_t)rank * stride : 0);
+      send_line(session, rank, (size_t)s->rank * count + i, from, least(LINE_DATA, bytes - i * LINE_DATA));
     }
   for (size_t i = 0; i < count; i++) {
     size_t some = least(LINE_DATA, bytes - i * LINE_DATA);
     char *sources[MAX_LOCAL_RANKS], *to = output + i * LINE_DATA;
     for (int rank = 0; rank < s->ranks; rank++) {
       sources[rank] = received[rank];
-      receive_line(lines, (size_t)rank * count + i, received[rank]);
-      if (s->algorithm == GATHER_BY_LINES) memcpy(to + (size_t)rank * stride, received[rank], some);
+      receive_line(session, (size_t)rank * count + i, received[rank]);
+      if (s->algorithm == ALL_GATHER_LL) memcpy(to + (size_t)rank * stride, received[rank], some);
     }
-    if (s->algorithm != GATHER_BY_LINES) reduce_chunk(s, sources, s->ranks, &to, 1, some / element);
+    if (s->algorithm != ALL_GATHER_LL) reduce_chunk(s, sources, s->ranks, &to, 1, some / element);
   }
-  end_epoch(lines);
-}
-
-static bool never(void *state) {
-  (void)state;
-  return false;
+  end_epoch(session);
 }
 
 /* Fails the kernel if a device may not access an operand that is not in a window. */
@@ -425,22 +423,22 @@ static void check_operand(struct symmetric *s, struct fiber *self, const struct 
   if (input ? nccl4j_standin_usable(operand, bytes, s->device) : nccl4j_standin_writable(operand, bytes, s->device))
     return;
   s->failed = true;
-  fiber_wait(self, never, NULL);
+  fiber_stop(self);
 }
 
 /* A block executes a part of one work. */
-static void run_with_lines(struct symmetric *s, struct fiber *self, int block) {
+static void run_with_ll(struct symmetric *s, struct fiber *self, int block) {
   int index;
   uint32_t fraction;
   find_begin(s, block, &index, &fraction);
   struct share share = share_of(s, block, index);
   size_t bytes = share.count * type_bytes(s->type), all = share.all * type_bytes(s->type), ranks = (size_t)s->ranks;
-  check_operand(s, self, &share, true, s->algorithm == SCATTER_BY_LINES ? all * ranks : all);
-  check_operand(s, self, &share, false, s->algorithm == GATHER_BY_LINES ? all * ranks : all);
-  struct lines lines = open_lines(s, self, block);
+  check_operand(s, self, &share, true, s->algorithm == REDUCE_SCATTER_LL ? all * ranks : all);
+  check_operand(s, self, &share, false, s->algorithm == ALL_GATHER_LL ? all * ranks : all);
+  struct ll_session session = open_session(s, self, block);
   for (size_t done = 0; done < bytes; done += LINES_AT_ONCE * LINE_DATA)
-    run_epoch(s, &lines, &share, done, least(bytes - done, LINES_AT_ONCE * LINE_DATA));
-  *stored_epoch(&lines) = lines.epoch - 2;
+    run_epoch(s, &session, &share, done, least(bytes - done, LINES_AT_ONCE * LINE_DATA));
+  *stored_epoch(&session) = session.epoch - 2;
 }
 
 /* ---- launches ---- */
@@ -448,16 +446,15 @@ static void run_with_lines(struct symmetric *s, struct fiber *self, int block) {
 static void run_block(struct fiber *self, void *argument) {
   struct symmetric_block *block = argument;
   struct symmetric *s = block->launch;
-  bool by_lines =
-      s->algorithm == REDUCE_BY_LINES || s->algorithm == GATHER_BY_LINES || s->algorithm == SCATTER_BY_LINES;
-  if (by_lines) run_with_lines(s, self, block->index);
+  bool by_ll =
+      s->algorithm == ALL_REDUCE_AGXLL_R || s->algorithm == ALL_GATHER_LL || s->algorithm == REDUCE_SCATTER_LL;
+  if (by_ll) run_with_ll(s, self, block->index);
   else run_with_barriers(s, self, block->index);
 }
 
 struct symmetric *symmetric_new(const char *name, const struct kernel_shape *shape, const void *arguments, size_t bytes,
                                 int device) {
   struct symmetric *s = calloc(1, sizeof *s + shape->grid.x * sizeof *s->blocks);
-  if (s == NULL) abort();
   s->name = name;
   s->arguments = arguments;
   s->bytes = bytes;
@@ -499,12 +496,7 @@ static void start(struct symmetric *s) {
 
 enum kernel_progress symmetric_poll(struct symmetric *s) {
   if (s->release == NULL) start(s);
-  bool ran = fibers_run(s->fibers);
-  if (s->failed) return KERNEL_FAILED;
-  const uint32_t *abort_flag = get_pointer(s->arguments, s->release->symmetric.abort);
-  bool aborted = abort_flag != NULL && __atomic_load_n(abort_flag, __ATOMIC_ACQUIRE) != 0;
-  if (fibers_ended(s->fibers) || aborted) return KERNEL_DONE;
-  return ran ? KERNEL_MOVED : KERNEL_WAITS;
+  return fibers_poll(s->fibers, &s->failed, get_pointer(s->arguments, s->release->symmetric.abort));
 }
 
 void symmetric_free(struct symmetric *s) {

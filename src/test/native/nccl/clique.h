@@ -10,6 +10,7 @@
 
 #include "../standin.h"
 #include "release.h"
+#include "types.h"
 
 #include <pthread.h>
 
@@ -38,20 +39,6 @@ ncclResult_t cuda_failure(cudaError_t error);
 /* An unhandled CUDA error if there is no device, or if a capture forbids unsafe calls. */
 ncclResult_t require_cuda(void);
 ncclResult_t argument_present(const void *argument, const char *function, const char *name);
-
-/* ---- types and arithmetic ---- */
-enum reduction_kind { REDUCE_SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN };
-size_t type_size(ncclDataType_t type);
-bool type_valid(ncclDataType_t type);
-bool type_is_integer(ncclDataType_t type);
-/* accumulator[i] = accumulator[i] (op) operand[i], rounded to the type. */
-void type_fold(ncclDataType_t type, enum reduction_kind kind, void *accumulator, const void *operand, size_t count);
-/* to[i] = from[i] * scalar, rounded to the type. */
-void type_scale(ncclDataType_t type, void *to, const void *from, const void *scalar, size_t count);
-/* Truncating; integers only. */
-void type_divide(ncclDataType_t type, void *values, int divisor, size_t count);
-/* The type's value nearest to 1/n; floats only. */
-void type_reciprocal(ncclDataType_t type, int n, void *scalar);
 
 /* ---- reduction operators ---- */
 struct reduction {
@@ -151,7 +138,6 @@ ncclResult_t comm_get_ready(ncclComm_t handle, const char *function, ncclComm_t 
 ncclResult_t comm_get_usable(ncclComm_t handle, const char *function, ncclComm_t *comm);
 /* The caller holds a reference. */
 void comm_abort(ncclComm_t comm);
-ncclResult_t wait_for_executions(ncclComm_t comm);
 ncclResult_t config_take(ncclConfig_t *own, const ncclConfig_t *given, const ncclConfig_t *inherited);
 void registrations_free(struct registration *list);
 void windows_free(struct ncclWindow_vidmem *windows);

@@ -486,7 +486,7 @@ static ncclResult_t init_finish(ncclComm_t comm) {
 
 /* ---- the end of a communicator ---- */
 
-ncclResult_t wait_for_executions(ncclComm_t comm) {
+static ncclResult_t wait_for_executions(ncclComm_t comm) {
   struct clique *c = comm->clique;
   pthread_mutex_lock(&c->lock);
   while (!comm->aborted && comm->executions > 0) pthread_cond_wait(&comm->changed, &c->lock);

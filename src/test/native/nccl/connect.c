@@ -109,7 +109,9 @@ ncclResult_t jobs_connect(struct job *first, bool in_call) {
   if (!connects_in_calls()) return ncclSuccess;
   begin(first, in_call);
   ncclResult_t result;
+  nccl4j_standin_count(KIND_CONNECTING, 1);
   while ((result = poll(first)) == ncclInProgress) usleep(POLL_MICROSECONDS);
+  nccl4j_standin_count(KIND_CONNECTING, -1);
   end(first, in_call, result);
   return result;
 }

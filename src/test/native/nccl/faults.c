@@ -1,7 +1,7 @@
 /* The switches of the stand-in's NCCL: no-op mode, pitfalls, operations that hang, ranks that fail or never arrive. */
 #include "clique.h"
 
-#include <alloca.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,31 +14,35 @@ static atomic_bool pitfalls[PITFALLS], windows = true, connects;
 static atomic_int hold, absent = -1, failing = -1, failing_result, init_stack, inside_milliseconds;
 static _Atomic int64_t kernel_time;
 
-static int from_environment(const char *name, int otherwise) {
-  const char *text = getenv(name);
-  return text ? atoi(text) : otherwise;
+static void pitfalls_from_environment(void) {
+  const char *text = getenv("NCCL4J_STANDIN_PITFALLS");
+  for (char *end; text; text = *end ? end + 1 : NULL) {
+    long number = strtol(text, &end, 10);
+    if (end == text || (*end && *end != ',') || nccl4j_standin_pitfall((int)number, 1) != 0)
+      nccl4j_standin_refuse_variable("NCCL4J_STANDIN_PITFALLS", "numbers of pitfalls, such as 3,8");
+  }
+}
+
+static void failing_from_environment(void) {
+  int rank = -1, result = ncclRemoteError, end = 0;
+  const char *text = getenv("NCCL4J_STANDIN_RANK_FAILS");
+  if (text && (sscanf(text, "%d%n:%d%n", &rank, &end, &result, &end) < 1 || text[end]))
+    nccl4j_standin_refuse_variable("NCCL4J_STANDIN_RANK_FAILS", "rank or rank:result");
+  atomic_store(&failing, rank);
+  atomic_store(&failing_result, result);
 }
 
 static void switches_reset(void) {
-  atomic_store(&noop, from_environment("NCCL4J_STANDIN_NOOP", 0) != 0);
+  atomic_store(&noop, nccl4j_standin_number("NCCL4J_STANDIN_NOOP", 0, 0, 1) != 0);
   atomic_store(&windows, true);
-  atomic_store(&connects, from_environment("NCCL4J_STANDIN_CONNECT", 1) != 0);
-  atomic_store(&init_stack, from_environment("NCCL4J_STANDIN_INIT_STACK", 0));
+  atomic_store(&connects, nccl4j_standin_number("NCCL4J_STANDIN_CONNECT", 1, 0, 1) != 0);
+  atomic_store(&init_stack, (int)nccl4j_standin_number("NCCL4J_STANDIN_INIT_STACK", 0, 0, INT_MAX));
   for (int i = 0; i < PITFALLS; i++) atomic_store(&pitfalls[i], false);
-  const char *given = getenv("NCCL4J_STANDIN_PITFALLS"); /* "3,8" */
-  for (char *end; given && *given; given = *end ? end + 1 : end) {
-    long number = strtol(given, &end, 10);
-    if (end == given) break;
-    nccl4j_standin_pitfall((int)number, 1);
-  }
-  atomic_store(&hold, from_environment("NCCL4J_STANDIN_HOLD_MS", 0));
-  atomic_store(&kernel_time, from_environment("NCCL4J_STANDIN_KERNEL_NS", 0));
-  atomic_store(&absent, from_environment("NCCL4J_STANDIN_ABSENT_RANK", -1));
-  int rank = -1, result = ncclRemoteError;
-  const char *fails = getenv("NCCL4J_STANDIN_RANK_FAILS"); /* "1" or "1:6" */
-  if (fails) sscanf(fails, "%d:%d", &rank, &result);
-  atomic_store(&failing, rank);
-  atomic_store(&failing_result, result);
+  pitfalls_from_environment();
+  atomic_store(&hold, (int)nccl4j_standin_number("NCCL4J_STANDIN_HOLD_MS", 0, -1, INT_MAX));
+  atomic_store(&kernel_time, nccl4j_standin_number("NCCL4J_STANDIN_KERNEL_NS", 0, 0, INT64_MAX));
+  atomic_store(&absent, (int)nccl4j_standin_number("NCCL4J_STANDIN_ABSENT_RANK", -1, -1, INT_MAX));
+  failing_from_environment();
 }
 
 __attribute__((constructor)) static void switches_first(void) {
@@ -82,6 +86,14 @@ static size_t stack_left(void) {
   return (size_t)((char *)&bytes - (char *)lowest);
 }
 
+/* In steps, since tools such as valgrind take a large one for a change to another stack. */
+static void use_stack(size_t bytes) {
+  volatile char frame[4096];
+  frame[0] = 1;
+  if (bytes > sizeof frame) use_stack(bytes - sizeof frame);
+  frame[1] = 1; /* used until here, so that the frames lie below each other */
+}
+
 ncclResult_t init_stack_use(void) {
   size_t needed = (size_t)atomic_load(&init_stack), left = needed ? stack_left() : 0;
   if (needed == 0) return ncclSuccess;
@@ -90,8 +102,7 @@ ncclResult_t init_stack_use(void) {
          needed, left);
     return ncclSystemError;
   }
-  volatile char *stack = alloca(needed);
-  for (size_t i = needed; i > 0; i = i > 4096 ? i - 4096 : 0) stack[i - 1] = 1;
+  use_stack(needed);
   return ncclSuccess;
 }
 

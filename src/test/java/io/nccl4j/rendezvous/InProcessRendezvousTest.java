@@ -138,8 +138,8 @@ class InProcessRendezvousTest {
   @Test
   void closeEndsTheWait() throws Exception {
     InProcessRendezvous rendezvous = InProcessRendezvous.of(2, LONG).get(1);
-    FutureTask<UniqueId> task = RankThreads.start(() -> rendezvous.exchange(() -> null));
-    Thread.sleep(50);
+    FutureTask<UniqueId> task = new FutureTask<>(() -> rendezvous.exchange(() -> null));
+    RankThreads.awaitExchange(RankThreads.startThread(task), InProcessRendezvous.class);
     rendezvous.close();
     RendezvousException closed = RankThreads.failure(RendezvousException.class, task);
     assertTrue(closed.getMessage().contains("was closed"), closed.getMessage());

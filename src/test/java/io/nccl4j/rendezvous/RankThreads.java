@@ -7,6 +7,7 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.internal.rendezvous.RankBackend;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Random;
@@ -42,6 +43,17 @@ final class RankThreads {
   /** Starts one thread; the test may interrupt it. */
   static Thread startThread(FutureTask<?> task) {
     return Thread.ofPlatform().daemon().start(task);
+  }
+
+  /** Waits until a thread is inside an exchange of this type of rendezvous. */
+  static void awaitExchange(Thread thread, Class<? extends Rendezvous> type)
+      throws InterruptedException {
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+    while (Arrays.stream(thread.getStackTrace())
+        .noneMatch(frame -> frame.getClassName().equals(type.getName()))) {
+      assertTrue(System.nanoTime() < end, "the exchange did not begin");
+      Thread.sleep(1);
+    }
   }
 
   static <T> T join(FutureTask<T> task) throws Exception {

@@ -241,8 +241,8 @@ class TcpRendezvousTest extends TcpRanks {
   void closeEndsTheWait(int rank) throws Exception {
     TcpRendezvous server = server(2, LONG);
     TcpRendezvous rendezvous = rank == 0 ? server : client(server, rank, LONG);
-    FutureTask<UniqueId> task = exchange(rendezvous);
-    Thread.sleep(100);
+    FutureTask<UniqueId> task = new FutureTask<>(() -> rendezvous.exchange(RankThreads::newId));
+    RankThreads.awaitExchange(RankThreads.startThread(task), TcpRendezvous.class);
     rendezvous.close();
     RendezvousException closed = RankThreads.failure(RendezvousException.class, task);
     assertTrue(closed.getMessage().contains("was closed"), closed.getMessage());

@@ -1,91 +1,91 @@
-/* Sends and receives, and the broadcasts of a group that together gather blocks of any size. */
+/* Point-to-point work: sends and receives. Also the broadcasts of a group, which together gather blocks of any size. */
 #include "primitives.h"
 
 #include <string.h>
 
-#define MESSAGE_CONNECTION 1
-#define MAX_WORKS 16 /* messages in each direction that a block executes at once */
+#define P2P_CONNECTION 1
+#define MAX_WORKS 16 /* of p2p that a block executes at once */
 #define LARGE_CHUNK (INT64_C(1) << 30) /* with registered buffers between GPUs on NVLink only */
 
 /* ---- sends and receives ---- */
 
-/* One direction of a work, as one channel executes it. */
-struct message {
+/* The send or the receive of a work, as one channel executes it. */
+struct half {
   struct block *block;
   const void *work;
   bool send;
   size_t begin, end; /* the channel's bytes */
 };
 
-static void run_message(struct fiber *self, void *argument) {
-  const struct message *m = argument;
-  const struct release *r = m->block->launch->release;
-  const char *communicator = m->block->launch->communicator;
-  bool registered = get_int(m->work, m->send ? r->message.send_registered : r->message.receive_registered) != 0;
+static void run_half(struct fiber *self, void *argument) {
+  const struct half *h = argument;
+  const struct release *r = h->block->launch->release;
+  const char *communicator = h->block->launch->communicator;
+  bool registered = get_int(h->work, h->send ? r->p2p.send_registered : r->p2p.receive_registered) != 0;
   bool large = registered && get_int(communicator, r->communicator.all_nvlink) != 0;
-  int peer = get_int(m->work, m->send ? r->message.send_rank : r->message.receive_rank);
-  struct function function = m->block->batch.function;
-  function.protocol = get_int(m->work, m->send ? r->message.send_ll : r->message.receive_ll) ? LL : SIMPLE;
-  char *address = get_pointer(m->work, m->send ? r->message.send : r->message.receive);
+  int peer = get_int(h->work, h->send ? r->p2p.send_rank : r->p2p.receive_rank);
+  struct function function = h->block->batch.function;
+  function.protocol = get_int(h->work, h->send ? r->p2p.send_ll : r->p2p.receive_ll) ? LL : SIMPLE;
+  char *address = get_pointer(h->work, h->send ? r->p2p.send : r->p2p.receive);
   struct primitives_options options = {
-      .input = m->send ? address + m->begin : NULL,
-      .output = m->send ? NULL : address + m->begin,
+      .input = h->send ? address + h->begin : NULL,
+      .output = h->send ? NULL : address + h->begin,
       .slices = 1,
       .steps = 1,
-      .connection = MESSAGE_CONNECTION,
-      .message = m->work,
-      .step_bytes = large ? LARGE_CHUNK : get(communicator, r->communicator.message_chunk),
+      .connection = P2P_CONNECTION,
+      .p2p = h->work,
+      .step_bytes = large ? LARGE_CHUNK : get(communicator, r->communicator.p2p_chunk),
   };
   struct primitives p;
-  primitives_open(&p, m->block, self, &function, &peer, m->send ? 0 : 1, &peer, m->send ? 1 : 0, &options);
-  ptrdiff_t bytes = (ptrdiff_t)(m->end - m->begin), done = 0;
-  ptrdiff_t chunk = large ? LARGE_CHUNK : (ptrdiff_t)message_chunk(m->block, m->work, m->send);
-  do { /* an empty message takes one step, too */
+  primitives_open(&p, h->block, self, &function, &peer, h->send ? 0 : 1, &peer, h->send ? 1 : 0, &options);
+  ptrdiff_t bytes = (ptrdiff_t)(h->end - h->begin), done = 0;
+  ptrdiff_t chunk = large ? LARGE_CHUNK : (ptrdiff_t)p2p_chunk(h->block, h->work, h->send);
+  do { /* one of no bytes takes a step, too */
     ptrdiff_t count = chunk < bytes - done ? chunk : bytes - done;
-    primitives_run(&p, &(struct transfer){.receive = !m->send,
-                                          .send = m->send,
-                                          .from = m->send ? INPUT : NOWHERE,
-                                          .to = m->send ? NOWHERE : OUTPUT,
+    primitives_run(&p, &(struct transfer){.receive = !h->send,
+                                          .send = h->send,
+                                          .from = h->send ? INPUT : NOWHERE,
+                                          .to = h->send ? NOWHERE : OUTPUT,
                                           .from_offset = done,
                                           .to_offset = done,
                                           .count = count,
-                                          .direct_receive = !m->send,
-                                          .direct_send = m->send});
+                                          .direct_receive = !h->send,
+                                          .direct_send = h->send});
     done += count;
   } while (done < bytes);
   primitives_close(&p);
 }
 
-static void copy_to_self(const struct message *m, struct fiber *self) {
-  const struct release *r = m->block->launch->release;
+static void copy_to_self(const struct half *h, struct fiber *self) {
+  const struct release *r = h->block->launch->release;
   struct primitives p = {
-      .block = m->block,
+      .block = h->block,
       .self = self,
       .element = 1,
-      .input = get_pointer(m->work, r->message.send),
-      .output = get_pointer(m->work, r->message.receive),
+      .input = get_pointer(h->work, r->p2p.send),
+      .output = get_pointer(h->work, r->p2p.receive),
   };
-  ptrdiff_t count = (ptrdiff_t)(m->end - m->begin);
-  char *from = operand(&p, INPUT, (ptrdiff_t)m->begin, count), *to = operand(&p, OUTPUT, (ptrdiff_t)m->begin, count);
+  ptrdiff_t count = (ptrdiff_t)(h->end - h->begin);
+  char *from = operand(&p, INPUT, (ptrdiff_t)h->begin, count), *to = operand(&p, OUTPUT, (ptrdiff_t)h->begin, count);
   if (count > 0 && from != to) memmove(to, from, (size_t)count);
 }
 
-/* On a GPU each message has warps of its own, here each has a fiber. */
-void messages_run(struct block *block, struct fiber *self) {
+/* On a GPU each send and receive has warps of its own, here each has a fiber. */
+void p2p_run(struct block *block, struct fiber *self) {
   const struct release *r = block->launch->release;
-  struct message messages[2 * MAX_WORKS];
+  struct half halves[2 * MAX_WORKS];
   struct fiber *fibers[2 * MAX_WORKS];
   int count = 0;
-  if (block->batch.count > MAX_WORKS) launch_refuse(block->launch, "it has too many messages at once");
+  if (block->batch.count > MAX_WORKS) launch_refuse(block->launch, "it has too many sends and receives at once");
   for (int i = 0; i < block->batch.count; i++) {
     const void *work = batch_work(&block->batch, i);
-    bool to_self = get_int(work, r->message.send_rank) == block->launch->rank;
+    bool to_self = get_int(work, r->p2p.send_rank) == block->launch->rank;
     for (int send = 1; send >= 0; send--) {
-      struct message *m = &messages[count];
-      *m = (struct message){.block = block, .work = work, .send = send != 0};
-      if (!message_part(block, work, m->send, &m->begin, &m->end)) continue;
-      if (!to_self) fibers[count++] = fibers_add(block->launch->fibers, run_message, m);
-      else if (m->send) copy_to_self(m, self);
+      struct half *h = &halves[count];
+      *h = (struct half){.block = block, .work = work, .send = send != 0};
+      if (!p2p_part(block, work, h->send, &h->begin, &h->end)) continue;
+      if (!to_self) fibers[count++] = fibers_add(block->launch->fibers, run_half, h);
+      else if (h->send) copy_to_self(h, self);
     }
   }
   for (int i = 0; i < count; i++) fiber_join(self, fibers[i]);

@@ -1,8 +1,8 @@
 /*
- * The protocols LL and LL128: data travels in lines that carry a flag, the number of the step, so that the receiver
- * needs no counter to see that a line has arrived. A line of LL has 8 bytes of data in two words, each with a flag of
- * 32 bits; one of LL128 has 120 bytes and a flag of 64 bits, and lines are written in groups of 16. Where in the group
- * a GPU puts each word is its own matter, since both ends are GPUs; here the words are in order.
+ * The low-latency protocols LL and LL128: data travels in lines that carry a flag, the number of the step, so that the
+ * receiver needs no counter to see that a line has arrived. A line of LL has 8 bytes of data in two words, each with a
+ * flag of 32 bits; one of LL128 has 120 bytes and a flag of 64 bits, and lines are written in groups of 16. Where in
+ * the group a GPU puts each word is its own matter, since both ends are GPUs; here the words are in order.
  */
 #include "primitives.h"
 
@@ -126,7 +126,7 @@ static void end_send(struct link *link, ptrdiff_t lines, bool wide) {
   if (wide && link->slots != NULL) link_post(link);
 }
 
-void lines_run(struct primitives *p, const struct transfer *t) {
+void ll_run(struct primitives *p, const struct transfer *t) {
   bool wide = p->function.protocol == LL128;
   ptrdiff_t per_line = (ptrdiff_t)((wide ? LL128_DATA : LL_DATA) / p->element);
   ptrdiff_t lines = (t->count + per_line - 1) / per_line;
