@@ -26,7 +26,9 @@ import org.jspecify.annotations.NullMarked;
  *   if (lost.isEmpty() || lost.contains(comm.rank())) {
  *     throw e; // the lost ranks are unknown, or include this rank
  *   }
- *   comm = comm.shrink(lost, ShrinkMode.ABORT_FIRST, comm.config());
+ *   Communicator parent = comm;
+ *   comm = parent.shrink(lost, ShrinkMode.ABORT_FIRST, parent.config());
+ *   parent.close(); // does not wait for the lost ranks
  * }
  * }
  *

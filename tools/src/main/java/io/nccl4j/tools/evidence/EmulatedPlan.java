@@ -79,6 +79,7 @@ final class EmulatedPlan {
     String name = ("bits-" + algorithm + "-" + protocol).toLowerCase(Locale.ROOT);
     Map<String, String> variables = devices(4);
     variables.put("NCCL_NVLS_ENABLE", "0");
+    variables.put("NCCL_WIN_ENABLE", "0");
     variables.put(Prediction.ALGORITHM, algorithm);
     variables.put(Prediction.PROTOCOL, protocol);
     variables.put("NCCL_DEBUG", "INFO");

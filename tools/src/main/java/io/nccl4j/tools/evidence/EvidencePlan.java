@@ -281,6 +281,7 @@ final class EvidencePlan {
         "Predicted bits, %s with %s, %d ranks in ".formatted(algorithm, protocol, PREDICTED_RANKS);
     Map<String, String> variables = new LinkedHashMap<>();
     variables.put("NCCL_NVLS_ENABLE", "0");
+    variables.put("NCCL_WIN_ENABLE", "0");
     variables.put(Prediction.ALGORITHM, algorithm);
     variables.put(Prediction.PROTOCOL, protocol);
     variables.put("NCCL_DEBUG", "INFO");
