@@ -107,6 +107,7 @@ final class EmulatedPlan {
         List.of(
             "mvn",
             "--batch-mode",
+            "--quiet",
             "--file",
             checkout.resolve("parent/pom.xml").toString(),
             "--projects",
