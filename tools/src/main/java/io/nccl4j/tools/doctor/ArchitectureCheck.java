@@ -18,7 +18,7 @@ final class ArchitectureCheck implements Check {
   @Override
   public List<Finding> findings(MachineState state) {
     List<Gpu> gpus = state.probe().gpus();
-    if (gpus.isEmpty() || state.standIn()) {
+    if (gpus.isEmpty() || state.standIn() || state.emulatedCuda()) {
       return List.of();
     }
     Optional<LibraryFile> library = state.nccl().filter(file -> !file.architectures().isEmpty());

@@ -64,7 +64,9 @@ final class CheckRunner {
     if (state.probe().succeeded() && errors == 0) {
       return state.standIn()
           ? "a collective can run, on the stand-in of nccl4j's tests, which is not NCCL"
-          : "a collective can run on NCCL";
+          : state.emulatedCuda()
+              ? "a collective can run on NCCL, on the emulated CUDA of nccl4j's tests"
+              : "a collective can run on NCCL";
     }
     if (state.probe().succeeded()) {
       return "one rank can run, but "

@@ -40,6 +40,13 @@ final class LibrariesCheck implements Check {
               "it moves data in host memory: its results say nothing about a GPU",
               "unset NCCL4J_NCCL_LIBRARY and NCCL4J_CUDART_LIBRARY to check NVIDIA's libraries"));
     }
+    if (state.emulatedCuda()) {
+      findings.add(
+          Finding.note(
+              "the CUDA runtime is the emulation of nccl4j's tests, not NVIDIA's library",
+              "there is no GPU, and kernels are nccl4j's own: results say nothing about a GPU",
+              "unset NCCL4J_CUDART_LIBRARY and LD_LIBRARY_PATH to check NVIDIA's libraries"));
+    }
     for (NativeLibraryName library : NativeLibraryName.values()) {
       mapped(library, state).ifPresent(findings::add);
     }

@@ -28,6 +28,8 @@ record MachineState(
     Optional<LaunchEnvironment> launch,
     Optional<String> launchProblem,
     Optional<String> reference) {
+  /** The name of the emulated devices. */
+  private static final String EMULATED_GPU = "nccl4j stand-in (no GPU)";
 
   /** Returns the copies of a library on this machine. */
   List<LibraryCopy> copies(NativeLibraryName library) {
@@ -42,5 +44,10 @@ record MachineState(
   /** Returns whether the libnccl in use is the stand-in of nccl4j's tests. */
   boolean standIn() {
     return nccl.map(LibraryFile::standIn).orElse(false);
+  }
+
+  /** Returns whether NVIDIA's libnccl runs on the emulated CUDA of nccl4j's tests. */
+  boolean emulatedCuda() {
+    return !standIn() && probe.gpus().stream().anyMatch(gpu -> gpu.name().equals(EMULATED_GPU));
   }
 }

@@ -158,6 +158,15 @@ public final class Child {
     return Duration.ofSeconds(deadline).multipliedBy(9).dividedBy(10).minus(elapsed());
   }
 
+  /**
+   * Returns the limit of a part of the program: a tenth of the deadline, which is longer on slow
+   * machines.
+   */
+  Duration limit(Duration least) {
+    Duration tenth = Duration.ofSeconds(deadline).dividedBy(10);
+    return tenth.compareTo(least) > 0 ? tenth : least;
+  }
+
   void fact(String name, String value) {
     facts.put(name, value);
   }

@@ -2,6 +2,7 @@ package io.nccl4j.tools.evidence;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -29,6 +30,7 @@ final class ContractTopics implements TestExecutionListener {
   static final String TOPIC = "topic";
 
   private static final int MAX_NOTES = 40;
+  private static final Duration LONGEST_TEST = Duration.ofSeconds(60);
 
   private final Child child;
   private final Map<String, Class<?>> nested;
@@ -75,7 +77,9 @@ final class ContractTopics implements TestExecutionListener {
                     List.of(Class.forName(child.suite)), nested.get(topic)))
             // In a separate thread, since native code cannot be interrupted: a test that hangs
             // fails.
-            .configurationParameter("junit.jupiter.execution.timeout.default", "60 s")
+            .configurationParameter(
+                "junit.jupiter.execution.timeout.default",
+                child.limit(LONGEST_TEST).toSeconds() + " s")
             .configurationParameter(
                 "junit.jupiter.execution.timeout.thread.mode.default", "SEPARATE_THREAD")
             .build();

@@ -108,6 +108,7 @@ final class EmulatedPlan {
         List.of(
             "mvn",
             "--batch-mode",
+            "--quiet",
             "--file",
             checkout.resolve("parent/pom.xml").toString(),
             "--projects",

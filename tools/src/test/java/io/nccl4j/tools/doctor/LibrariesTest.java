@@ -147,6 +147,19 @@ class LibrariesTest {
   }
 
   @Test
+  void emulatedCudaIsReported() {
+    machine.nccl = Optional.of(file(false));
+    machine.gpus.set(0, new Gpu(0, "nccl4j stand-in (no GPU)", 90));
+    assertEquals(
+        List.of("note: the CUDA runtime is the emulation of nccl4j's tests, not NVIDIA's library"),
+        machine.titles(new LibrariesCheck()));
+    assertEquals(List.of(), machine.titles(new ArchitectureCheck()));
+    assertEquals(
+        "a collective can run on NCCL, on the emulated CUDA of nccl4j's tests",
+        CheckRunner.of(machine.state(), List.of()).verdict());
+  }
+
+  @Test
   void gpuWithMachineCodeIsFine() {
     machine.nccl = Optional.of(file(false, new Architecture(90, false)));
     assertEquals(List.of(), machine.titles(new ArchitectureCheck()));

@@ -200,6 +200,15 @@ class ProgramsTest {
         ContractSuite.brokenRow("Split", ended(Outcome.Status.TIMED_OUT, facts), true));
   }
 
+  @Test
+  void limitsGrowWithTheDeadline() {
+    Child child = new Child();
+    child.deadline = 399;
+    assertEquals(Duration.ofSeconds(40), child.limit(Duration.ofSeconds(40)));
+    child.deadline = 2400;
+    assertEquals(Duration.ofSeconds(240), child.limit(Duration.ofSeconds(40)));
+  }
+
   private static Outcome ended(Outcome.Status status, Map<String, String> facts) {
     Report report = new Report(Report.Verdict.UNFINISHED, "", facts, List.of(), List.of());
     return new Outcome(Step.of("topics", "topics", Duration.ZERO), status, report, 0, Map.of());
