@@ -2,6 +2,7 @@ package io.nccl4j.tools.evidence;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import io.nccl4j.fixtures.programs.EmulatedMachine;
 import io.nccl4j.fixtures.programs.EmulatedNccl;
 import java.io.IOException;
 import java.nio.file.Path;
@@ -16,6 +17,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /**
  * Compares results of NVIDIA's NCCL on the emulated CUDA with the reference backend, bit for bit,
@@ -39,28 +41,55 @@ class EmulatedBitsTest {
     "Tree, Simple",
   })
   void allReducesHavePredictedBits(String algorithm, String protocol) throws Exception {
-    Map<String, String> variables = EmulatedNccl.environment(4);
+    comparePrediction(4, Map.of(), algorithm, protocol);
+  }
+
+  /** The rings and trees of eight ranks follow the machine's links. */
+  @ParameterizedTest
+  @CsvSource({"DGX_H100, Ring, LL128", "PCIE, Ring, Simple", "PCIE, Tree, LL"})
+  void allReducesOnOtherMachinesHavePredictedBits(
+      EmulatedMachine machine, String algorithm, String protocol) throws Exception {
+    comparePrediction(8, machine.environment(), algorithm, protocol);
+  }
+
+  private void comparePrediction(
+      int ranks, Map<String, String> machine, String algorithm, String protocol) throws Exception {
+    Map<String, String> variables = EmulatedNccl.environment(ranks);
+    variables.putAll(machine);
     variables.put("NCCL_MAX_CTAS", "2");
+    variables.put("NCCL_NTHREADS", "512");
     variables.put("NCCL_NVLS_ENABLE", "0");
     variables.put(Prediction.ALGORITHM, algorithm);
     variables.put(Prediction.PROTOCOL, protocol);
     variables.put("NCCL_DEBUG", "INFO");
     variables.put("NCCL_DEBUG_SUBSYS", "INIT");
     variables.put(Prediction.LOG, folder.resolve("nccl.log" + Prediction.PROCESS).toString());
-    Outcome outcome = run(command("process", variables, "prediction", "--size", "4"));
+    Outcome outcome = run(command("process", variables, "prediction", "--size", "" + ranks));
     assertPassed(outcome);
-    // Three counts, five operators and twelve types on four ranks.
+    // Three counts, five operators and twelve types.
     assertEquals(
-        3 * 5 * 12 * 4 + " results compared with the prediction bit for bit, 0 differ",
+        3 * 5 * 12 * ranks + " results compared with the prediction bit for bit, 0 differ",
         outcome.report().summary());
     assertAllOk(outcome.report().tables().getFirst());
   }
 
   @Test
   void collectivesOfTwoProcessesHaveTheBitsOfTheReference() throws Exception {
-    Map<String, String> variables = EmulatedNccl.environment(2);
+    compareProcesses(2, Map.of());
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void collectivesOnOtherMachinesHaveTheBitsOfTheReference(EmulatedMachine machine)
+      throws Exception {
+    compareProcesses(4, machine.environment());
+  }
+
+  private void compareProcesses(int size, Map<String, String> machine) throws Exception {
+    Map<String, String> variables = EmulatedNccl.environment(size);
+    variables.putAll(machine);
     variables.put("NCCL_MAX_CTAS", "2");
-    Step.Command[] ranks = new Step.Command[2];
+    Step.Command[] ranks = new Step.Command[size];
     for (int rank = 0; rank < ranks.length; rank++) {
       ranks[rank] =
           command(
@@ -69,7 +98,7 @@ class EmulatedBitsTest {
               "cross-check",
               "--quick",
               "--size",
-              "2",
+              "" + size,
               "--rank",
               "" + rank,
               "--device",
