@@ -9,8 +9,8 @@ import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 
 /**
- * The orders of the ranks that NCCL's log names for one communicator, by channel: of rings, in lines
- * such as {@code Channel 00/02 : 0 1 2}, and of trees, in lines such as {@code Trees [0]
+ * The orders of the ranks that NCCL's log names for one communicator, by channel: of rings, in
+ * lines such as {@code Channel 00/02 : 0 1 2}, and of trees, in lines such as {@code Trees [0]
  * 2/-1/-1->1->0 [1] ...}, one for each rank. Within a node a tree is a chain.
  */
 record LoggedOrders(List<List<Integer>> rings, List<List<Integer>> trees) {
@@ -31,11 +31,12 @@ record LoggedOrders(List<List<Integer>> rings, List<List<Integer>> trees) {
     return orders;
   }
 
-  /** Returns the orders of the first communicator of processes with one rank each, in rank order. */
+  /**
+   * Returns the orders of the first communicator of processes with one rank each, in rank order.
+   */
   static LoggedOrders ofProcesses(List<List<String>> logs, int ranksPerNode) {
     List<List<Integer>> ringOrders = rings(matches(RING, logs.getFirst()));
-    Iterator<MatchResult> trees =
-        logs.stream().map(log -> matches(TREES, log).next()).iterator();
+    Iterator<MatchResult> trees = logs.stream().map(log -> matches(TREES, log).next()).iterator();
     return new LoggedOrders(
         ringOrders, chains(trees, ringOrders.size(), logs.size(), ranksPerNode));
   }

@@ -99,7 +99,8 @@ class PlannerTest {
   })
   void allReducesOfSeveralHostsArePlannedAsPredicted(
       String algorithm, int ranks, int ranksPerHost, EmulatedMachine machine) throws Exception {
-    String title = "all-reduce, %s, LL128, %d ranks, %d for each %s"
+    String title =
+        "all-reduce, %s, LL128, %d ranks, %d for each %s"
             .formatted(algorithm, ranks, ranksPerHost, machine == null ? "host" : machine);
     long seed = Seed.random(title).nextLong();
     Path meet = Files.createDirectory(folder.resolve("meet"), OWNER_ONLY);

@@ -26,7 +26,7 @@ import org.junit.jupiter.params.provider.EnumSource;
  */
 @Timeout(600)
 class EmulatedBitsTest {
-  private static final Duration DEADLINE = Duration.ofSeconds(280);
+  private static final Duration DEADLINE = Duration.ofSeconds(560);
 
   @TempDir Path folder;
 
