@@ -13,6 +13,9 @@ import java.io.PrintWriter;
 import java.io.UncheckedIOException;
 import java.lang.ProcessBuilder.Redirect;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -272,7 +275,30 @@ class LostRanksTest {
       assertEquals(0, kill.waitFor());
       if (name.equals("KILL")) {
         assertTrue(process.waitFor(MINUTE, TimeUnit.SECONDS));
+      } else if (name.equals("STOP")) {
+        awaitStopped();
       }
+    }
+
+    /** Waits until no thread runs: each stops when it is scheduled next. */
+    private void awaitStopped() throws IOException, InterruptedException {
+      long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(MINUTE);
+      while (!stopped()) {
+        assertTrue(System.nanoTime() < end, this + " did not stop");
+        TimeUnit.MILLISECONDS.sleep(20);
+      }
+    }
+
+    private boolean stopped() throws IOException {
+      try (DirectoryStream<Path> threads =
+          Files.newDirectoryStream(Path.of("/proc", "" + process.pid(), "task"))) {
+        for (Path thread : threads) {
+          if (!Files.readString(thread.resolve("status")).contains("\nState:\tT")) {
+            return false;
+          }
+        }
+      }
+      return true;
     }
 
     @Override

@@ -2,14 +2,10 @@ package io.nccl4j.schedule;
 
 import io.nccl4j.schedule.PlannedCollectives.Call;
 import io.nccl4j.schedule.PlannedCollectives.Run;
-import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
 import java.util.stream.IntStream;
-import java.util.stream.Stream;
 
 /**
  * Compares the plans of {@link PlannedCollectives} with predicted ones. The lines of a rank are in
@@ -48,13 +44,6 @@ final class PlanComparison {
     this.prediction = prediction;
     int ranks = runs.stream().mapToInt(Run::ranks).max().orElse(0);
     IntStream.range(0, ranks).forEach(_ -> positions.add(new Position()));
-  }
-
-  /** Returns the number of channels of the only communicator of a plan. */
-  static int mostChannels(Path plan) throws IOException {
-    try (Stream<String> lines = Files.lines(plan)) {
-      return lines.mapToInt(line -> PlanLine.parse(line).channels()).max().orElseThrow();
-    }
   }
 
   void accept(String text) {

@@ -25,8 +25,8 @@ import java.util.SplittableRandom;
  * emulated CUDA moves none of it.
  *
  * <p>With the arguments {@code OPERATION SEED CALLS} all ranks are threads of this process, and
- * there are several communicators; with {@code OPERATION SEED CALLS RANK RANKS DIRECTORY} this
- * process is one rank of one communicator.
+ * there are several communicators; with {@code OPERATION SEED CALLS RANK RANKS DIRECTORY DEVICE}
+ * this process is one rank of one communicator.
  */
 public final class PlannedCollectives {
   private static final int MIN_RANKS = 2;
@@ -96,7 +96,9 @@ public final class PlannedCollectives {
       } else {
         RankInfo rank = RankInfo.of(Integer.parseInt(arguments[3]), Integer.parseInt(arguments[4]));
         Run run = run(seed, calls, rank.size());
-        enqueueInProcess(backend, run, operation, rank, Path.of(arguments[5]));
+        Rendezvous rendezvous = FileRendezvous.in(Path.of(arguments[5]), rank);
+        int device = Integer.parseInt(arguments[6]);
+        enqueueInProcess(backend, run, operation, rendezvous, device);
       }
     }
   }
@@ -116,9 +118,8 @@ public final class PlannedCollectives {
   }
 
   private static void enqueueInProcess(
-      Backend backend, Run run, Operation operation, RankInfo rank, Path directory) {
-    CommunicatorConfig config = CommunicatorConfig.defaults().withDevice(0);
-    Rendezvous rendezvous = FileRendezvous.in(directory, rank);
+      Backend backend, Run run, Operation operation, Rendezvous rendezvous, int device) {
+    CommunicatorConfig config = CommunicatorConfig.defaults().withDevice(device);
     enqueue(rendezvous.newCommunicator(backend, config), run, operation);
     // Waits until all have enqueued. Networks still wait for the data of the first communicator.
     rendezvous.newCommunicator(backend, config);

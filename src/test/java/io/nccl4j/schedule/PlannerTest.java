@@ -8,6 +8,7 @@ import io.nccl4j.fixtures.Seed;
 import io.nccl4j.fixtures.libraries.OnEmulatedNccl;
 import io.nccl4j.fixtures.libraries.Releases;
 import io.nccl4j.fixtures.libraries.Requirement;
+import io.nccl4j.fixtures.programs.EmulatedMachine;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.nccl.VersionReport;
 import io.nccl4j.schedule.PlannedCollectives.Call;
@@ -32,7 +33,6 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
-import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * Compares the decisions of NCCL's own planner with the schedules: the emulated CUDA writes what
@@ -56,17 +56,29 @@ class PlannerTest {
   @ParameterizedTest
   @CsvSource({"RING, LL", "RING, LL128", "RING, SIMPLE", "TREE, LL", "TREE, LL128", "TREE, SIMPLE"})
   void allReducesArePlannedAsPredicted(String algorithm, Protocol protocol) throws Exception {
-    Planned planned = plan(Operation.ALL_REDUCE, algorithm, protocol);
+    compareAllReduces(algorithm, protocol, Map.of());
+  }
+
+  /** The order of the ranks and the number of channels depend on the machine. */
+  @ParameterizedTest
+  @CsvSource({
+    "DGX_H100, RING, LL",
+    "DGX_H100, TREE, SIMPLE",
+    "PCIE, RING, SIMPLE",
+    "PCIE, TREE, LL128",
+  })
+  void allReducesOnOtherMachinesArePlannedAsPredicted(
+      EmulatedMachine machine, String algorithm, Protocol protocol) throws Exception {
+    compareAllReduces(algorithm, protocol, machine.environment());
+  }
+
+  private void compareAllReduces(String algorithm, Protocol protocol, Map<String, String> machine)
+      throws Exception {
+    Planned planned = plan(Operation.ALL_REDUCE, algorithm, protocol, machine);
     List<Layout> layouts = new ArrayList<>();
     for (int i = 0; i < planned.runs.size(); i++) {
-      LoggedOrders orders = planned.orders.get(i);
-      layouts.add(
-          layout()
-              .withProtocol(protocol)
-              .withChannels(orders.rings().size())
-              .withRingOrders(orders.rings())
-              .withTreeOrders(orders.trees())
-              .withNodes(planned.runs.get(i).ranks(), TreePattern.TREE));
+      int ranks = planned.runs.get(i).ranks();
+      layouts.add(layout(planned.orders.get(i), protocol, ranks));
     }
     compare(
         planned.file,
@@ -74,38 +86,70 @@ class PlannerTest {
         "all-reduce, " + algorithm + ", " + protocol);
   }
 
-  /** Each rank is a process that appears to be on a host of its own. */
+  /** Each rank is a process. */
   @ParameterizedTest
-  @ValueSource(ints = {3, 4, 5, 8})
-  void treesOfSeveralHostsArePlannedAsPredicted(int ranks) throws Exception {
-    long seed = Seed.random("hosts" + ranks).nextLong();
+  @CsvSource({
+    "TREE, 3, 1,",
+    "TREE, 4, 1,",
+    "TREE, 5, 1,",
+    "TREE, 8, 1,",
+    "TREE, 8, 4, PCIE",
+    "RING, 8, 4, DGX_H100",
+  })
+  void allReducesOfSeveralHostsArePlannedAsPredicted(
+      String algorithm, int ranks, int ranksPerHost, EmulatedMachine machine) throws Exception {
+    String title =
+        "all-reduce, %s, LL128, %d ranks, %d for each %s"
+            .formatted(algorithm, ranks, ranksPerHost, machine == null ? "host" : machine);
+    long seed = Seed.random(title).nextLong();
     Path meet = Files.createDirectory(folder.resolve("meet"), OWNER_ONLY);
-    Path plan = folder.resolve("plan");
+    List<Path> logs = new ArrayList<>();
     try (ExecutorService threads = Executors.newVirtualThreadPerTaskExecutor()) {
       List<Future<FinishedProgram>> programs = new ArrayList<>();
       for (int rank = 0; rank < ranks; rank++) {
-        Map<String, String> environment = environment("TREE", Protocol.LL128);
-        environment.put("NCCL_HOSTID", "host" + rank);
+        logs.add(folder.resolve("log" + rank));
+        Map<String, String> environment = environment(algorithm, Protocol.LL128);
+        environment.putAll(machine == null ? Map.of() : machine.environment());
+        environment.put("NCCL_DEBUG_FILE", logs.getLast().toString());
+        environment.put("NCCL_HOSTID", "host" + rank / ranksPerHost);
         environment.put("NCCL_NET", "Socket");
         environment.put("NCCL_SOCKET_IFNAME", "lo");
         List<String> command =
-            command(Operation.ALL_REDUCE, seed, "" + rank, "" + ranks, "" + meet);
+            command(
+                Operation.ALL_REDUCE,
+                seed,
+                "" + rank,
+                "" + ranks,
+                "" + meet,
+                "" + rank % ranksPerHost);
         programs.add(threads.submit(() -> FinishedProgram.run(environment, command)));
       }
       for (Future<FinishedProgram> program : programs) {
         assertEquals(0, program.get().status(), program.get()::output);
       }
     }
+    List<List<String>> lines = new ArrayList<>();
+    for (Path log : logs) {
+      lines.add(Files.readAllLines(log));
+    }
+    LoggedOrders orders = LoggedOrders.ofProcesses(lines, ranksPerHost);
     Run run = PlannedCollectives.run(seed, CALLS, ranks);
-    Layout layout =
-        layout()
-            .withProtocol(Protocol.LL128)
-            .withChannels(PlanComparison.mostChannels(plan))
-            .withNodes(1, TreePattern.TREE);
     compare(
-        plan,
-        new PlanComparison(List.of(run), new AllReduces(false, List.of(layout))),
-        "all-reduce, TREE, LL128, " + ranks + " hosts");
+        folder.resolve("plan"),
+        new PlanComparison(
+            List.of(run),
+            new AllReduces(
+                algorithm.equals("RING"), List.of(layout(orders, Protocol.LL128, ranksPerHost)))),
+        title);
+  }
+
+  private static Layout layout(LoggedOrders orders, Protocol protocol, int ranksPerNode) {
+    return ofRelease(Layout.defaults())
+        .withProtocol(protocol)
+        .withChannels(orders.rings().size())
+        .withRingOrders(orders.rings())
+        .withTreeOrders(orders.trees())
+        .withNodes(ranksPerNode, TreePattern.TREE);
   }
 
   /**
@@ -115,14 +159,14 @@ class PlannerTest {
   @ParameterizedTest
   @EnumSource(names = {"REDUCE_SCATTER", "ALL_GATHER", "BROADCAST", "REDUCE"})
   void otherCollectivesUseTheSameRings(Operation operation) throws Exception {
-    Planned planned = plan(operation, "RING", Protocol.SIMPLE);
+    Planned planned = plan(operation, "RING", Protocol.SIMPLE, Map.of());
     PlanComparison comparison =
         new PlanComparison(planned.runs, new Rings(operation, planned.orders));
     compare(planned.file, comparison, operation.method() + ", RING, SIMPLE");
   }
 
-  private static Layout layout() {
-    Layout layout = Layout.defaults();
+  /** Sets what older releases do differently. */
+  private static Layout ofRelease(Layout layout) {
     boolean older = Releases.compare(VersionReport.load().nccl(), "2.29") < 0;
     return older ? layout.withCellBytes(8 << 10) : layout;
   }
@@ -137,10 +181,13 @@ class PlannerTest {
     assertEquals(comparison.expectedCollectives(), comparison.collectives());
   }
 
-  private Planned plan(Operation operation, String algorithm, Protocol protocol) throws Exception {
+  private Planned plan(
+      Operation operation, String algorithm, Protocol protocol, Map<String, String> machine)
+      throws Exception {
     long seed = Seed.random(operation + algorithm + protocol).nextLong();
-    FinishedProgram program =
-        FinishedProgram.run(environment(algorithm, protocol), command(operation, seed));
+    Map<String, String> environment = environment(algorithm, protocol);
+    environment.putAll(machine);
+    FinishedProgram program = FinishedProgram.run(environment, command(operation, seed));
     assertEquals(0, program.status(), program::output);
     List<Run> runs = PlannedCollectives.runs(seed, CALLS);
     List<Integer> sizes = runs.stream().map(Run::ranks).toList();
@@ -154,6 +201,8 @@ class PlannerTest {
     environment.put("NCCL_PROTO", protocol.name());
     // NCCL 2.31 would plan kernels for symmetric memory, or refuse, for small sums with LL.
     environment.put("NCCL_WIN_ENABLE", "0");
+    // Without NVLinks the default is lower.
+    environment.put("NCCL_NTHREADS", "512");
     environment.put("NCCL_MAX_P2P_NCHANNELS", "1");
     environment.put("NCCL_DEBUG", "INFO");
     environment.put("NCCL_DEBUG_SUBSYS", "INIT");
@@ -192,9 +241,16 @@ class PlannerTest {
     public String of(int number, Run run, Call call, PlanLine line) {
       Layout layout = layouts.get(number);
       int elementBytes = call.type().bytes();
-      return ring
-          ? ofRing(new RingSchedule(layout, run.ranks(), call.count(), elementBytes), call, line)
-          : ofTree(new TreeSchedule(layout, run.ranks(), call.count(), elementBytes), call, line);
+      Schedule schedule =
+          ring
+              ? new RingSchedule(layout, run.ranks(), call.count(), elementBytes)
+              : new TreeSchedule(layout, run.ranks(), call.count(), elementBytes);
+      if (line.channel() >= schedule.channels()) {
+        return schedule.channels() + " channels";
+      }
+      return schedule instanceof RingSchedule rings
+          ? ofRing(rings, call, line)
+          : ofTree((TreeSchedule) schedule, call, line);
     }
 
     private String ofRing(RingSchedule schedule, Call call, PlanLine line) {

@@ -72,7 +72,7 @@ public final class EmulatedCommand {
     for (Step step : plan.predictions()) {
       results.add(EmulatedResult.ofBits(run(runner, step)));
     }
-    results.add(EmulatedResult.ofBits(run(runner, plan.collectives())));
+    results.add(EmulatedResult.ofBits(run(runner, plan.collectives(2))));
     for (Step step : plan.contracts()) {
       results.add(EmulatedResult.ofContract(run(runner, step)));
     }

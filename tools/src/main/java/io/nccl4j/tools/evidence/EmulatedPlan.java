@@ -50,7 +50,7 @@ final class EmulatedPlan {
             "contract-processes",
             "Contract suite, 2 ranks in 2 processes on one host",
             SUITE_DEADLINE,
-            ranks("contract-processes", suite, _ -> devices(2))),
+            ranks("contract-processes", suite, 2, _ -> devices(2))),
         step(
             "contract-hosts",
             "Contract suite, 2 ranks in 2 processes on two hosts, through sockets",
@@ -58,6 +58,7 @@ final class EmulatedPlan {
             ranks(
                 "contract-hosts",
                 suite,
+                2,
                 rank -> {
                   Map<String, String> variables = devices(2);
                   variables.putAll(sockets);
@@ -71,15 +72,17 @@ final class EmulatedPlan {
     return Stream.of("Ring", "Tree")
         .flatMap(
             algorithm ->
-                Stream.of("LL", "LL128", "Simple").map(protocol -> prediction(algorithm, protocol)))
+                Stream.of("LL", "LL128", "Simple").map(protocol -> prediction(4, algorithm, protocol)))
         .toList();
   }
 
-  Step prediction(String algorithm, String protocol) {
+  Step prediction(int ranks, String algorithm, String protocol) {
     String name = ("bits-" + algorithm + "-" + protocol).toLowerCase(Locale.ROOT);
-    Map<String, String> variables = devices(4);
+    Map<String, String> variables = devices(ranks);
     variables.put("NCCL_NVLS_ENABLE", "0");
     variables.put("NCCL_WIN_ENABLE", "0");
+    // Without NVLinks the default is lower.
+    variables.put("NCCL_NTHREADS", "512");
     variables.put(Prediction.ALGORITHM, algorithm);
     variables.put(Prediction.PROTOCOL, protocol);
     variables.put("NCCL_DEBUG", "INFO");
@@ -87,19 +90,19 @@ final class EmulatedPlan {
     variables.put(Prediction.LOG, work.resolve(name + ".nccl" + Prediction.PROCESS).toString());
     return step(
         name,
-        "All-reduces of 4 ranks, " + algorithm + " with " + protocol,
+        "All-reduces of " + ranks + " ranks, " + algorithm + " with " + protocol,
         COMPARISON_DEADLINE,
-        java(name, "process", variables, new String[] {"prediction"}, "--size", "4"));
+        java(name, "process", variables, new String[] {"prediction"}, "--size", "" + ranks));
   }
 
-  /** Returns the step that compares all collectives of two processes bit for bit. */
-  Step collectives() {
+  /** Returns the step that compares all collectives of some processes bit for bit. */
+  Step collectives(int processes) {
     String[] program = {"cross-check", "--quick"};
     return step(
         "bits-collectives",
-        "All collectives of 2 ranks in 2 processes",
+        "All collectives of %1$s ranks in %1$s processes".formatted(processes),
         COMPARISON_DEADLINE,
-        ranks("bits-collectives", program, _ -> devices(2)));
+        ranks("bits-collectives", program, processes, _ -> devices(processes)));
   }
 
   /** Returns the step that runs a test class of the library with Maven. */
@@ -147,8 +150,8 @@ final class EmulatedPlan {
   }
 
   private Step.Command[] ranks(
-      String name, String[] program, IntFunction<Map<String, String>> environment) {
-    return IntStream.range(0, 2)
+      String name, String[] program, int size, IntFunction<Map<String, String>> environment) {
+    return IntStream.range(0, size)
         .mapToObj(
             rank ->
                 java(
@@ -157,7 +160,7 @@ final class EmulatedPlan {
                     environment.apply(rank),
                     program,
                     "--size",
-                    "2",
+                    "" + size,
                     "--rank",
                     "" + rank,
                     "--device",

@@ -284,6 +284,8 @@ final class EvidencePlan {
     variables.put("NCCL_WIN_ENABLE", "0");
     variables.put(Prediction.ALGORITHM, algorithm);
     variables.put(Prediction.PROTOCOL, protocol);
+    // NCCL's default without NVLinks is lower, and changes how many channels small data uses.
+    variables.put("NCCL_NTHREADS", "512");
     variables.put("NCCL_DEBUG", "INFO");
     variables.put("NCCL_DEBUG_SUBSYS", "INIT");
     variables.put(Prediction.LOG, work.resolve(name + ".nccl" + Prediction.PROCESS).toString());

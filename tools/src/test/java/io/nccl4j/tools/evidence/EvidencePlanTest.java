@@ -263,6 +263,7 @@ class EvidencePlanTest {
       Map<String, String> variables = step.commands().get(rank).environment();
       assertEquals("nccl4j-evidence-" + rank, variables.get("NCCL_HOSTID"));
       assertEquals("LL", variables.get("NCCL_PROTO"));
+    assertEquals("512", variables.get("NCCL_NTHREADS"));
     }
   }
 
@@ -284,6 +285,7 @@ class EvidencePlanTest {
     Map<String, String> variables = step.commands().getFirst().environment();
     assertEquals("Tree", variables.get("NCCL_ALGO"));
     assertEquals("LL", variables.get("NCCL_PROTO"));
+    assertEquals("512", variables.get("NCCL_NTHREADS"));
     assertEquals("1", variables.get("NCCL_MAX_CTAS"));
     assertEquals("/out/prediction-tree-ll.nccl.%p", variables.get("NCCL_DEBUG_FILE"));
     Step own = steps(gpu("2.28.9", 4)).get("prediction-ring-simple");
