@@ -69,7 +69,7 @@ struct channel {
 };
 
 struct communicator {
-  int rank, ranks, node, nodes, buffer_bytes[3], message_chunk;
+  int rank, ranks, node, nodes, buffer_bytes[3], p2p_chunk;
 #if RELEASE >= 23000
   bool across_cliques;
 #endif
@@ -205,7 +205,7 @@ static inline struct world *world_new(int ranks, int channels) {
     c->buffer_bytes[LL] = SLOTS * STEP_LL;
     c->buffer_bytes[LL128] = SLOTS * STEP_LL128;
     c->buffer_bytes[SIMPLE] = SLOTS * STEP_SIMPLE;
-    c->message_chunk = MESSAGE_CHUNK;
+    c->p2p_chunk = MESSAGE_CHUNK;
     c->abort = &w->aborted;
     c->channels = c->channel;
     c->local_ranks = zeroed((size_t)ranks * sizeof(int));

@@ -10,7 +10,7 @@
 
 static size_t work_bytes(const struct release *release, enum work_type type) {
   switch (type) {
-    case WORK_MESSAGE: return release->message_bytes;
+    case WORK_P2P: return release->p2p_bytes;
     case WORK_COLLECTIVE: return release->collective_bytes;
     case WORK_REGISTERED: return release->registered_bytes;
     default: return release->broadcast_bytes;
@@ -102,11 +102,11 @@ struct part part_of(const struct block *block, const void *work) {
 
 bool p2p_part(const struct block *block, const void *work, bool send, size_t *begin, size_t *end) {
   const struct release *r = block->launch->release;
-  int channels = get_int(work, r->message.channels); /* a power of 2 */
-  int part = (block->channel_number - get_int(work, r->message.base)) & (channels - 1);
-  int parts = get_int(work, send ? r->message.send_channels : r->message.receive_channels);
+  int channels = get_int(work, r->p2p.channels); /* a power of 2 */
+  int part = (block->channel_number - get_int(work, r->p2p.base)) & (channels - 1);
+  int parts = get_int(work, send ? r->p2p.send_channels : r->p2p.receive_channels);
   if (part >= parts) return false;
-  size_t bytes = get(work, send ? r->message.send_bytes : r->message.receive_bytes);
+  size_t bytes = get(work, send ? r->p2p.send_bytes : r->p2p.receive_bytes);
   size_t share =
       (bytes / (size_t)parts + (bytes % (size_t)parts != 0) + P2P_GRAIN - 1) & ~(size_t)(P2P_GRAIN - 1);
   *begin = (size_t)part * share < bytes ? (size_t)part * share : bytes;
@@ -117,7 +117,7 @@ bool p2p_part(const struct block *block, const void *work, bool send, size_t *be
 /* The chunk size is a small float: three bits after a leading one, except for numbers below 8. */
 size_t p2p_chunk(const struct block *block, const void *work, bool send) {
   const struct release *r = block->launch->release;
-  uint32_t code = (uint32_t)get(work, send ? r->message.send_chunk : r->message.receive_chunk);
+  uint32_t code = (uint32_t)get(work, send ? r->p2p.send_chunk : r->p2p.receive_chunk);
   uint32_t exponent = code >> 3, mantissa = code & 7;
   return exponent == 0 ? mantissa : (size_t)(mantissa | 8) << (exponent - 1);
 }

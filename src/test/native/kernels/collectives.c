@@ -26,12 +26,12 @@ static bool is_direct(const struct collective *c) {
   return function_of(c)->operation != REDUCE && function_of(c)->operation != REDUCE_SCATTER;
 }
 
-static uint64_t argument_of(const struct collective *c) {
-  const struct release *r = c->block->launch->release;
-  const struct function *function = function_of(c);
-  uint64_t argument = get(c->work, r->collective.argument), scalar = 0;
+uint64_t argument_of(const struct block *block, const void *work) {
+  const struct release *r = block->launch->release;
+  const struct function *function = &block->batch.function;
+  uint64_t argument = get(work, r->collective.argument), scalar = 0;
   if (function->operator == SUM || function->operator == PROD) return argument;
-  if (!get_int(c->work, r->collective.argument_is_address)) return argument;
+  if (!get_int(work, r->collective.argument_is_address)) return argument;
   size_t bytes = function->operator == SUM_POST_DIV ? sizeof scalar : type_bytes(function->type);
   memcpy(&scalar, (const void *)(uintptr_t)argument, bytes);
   return scalar;
@@ -45,7 +45,7 @@ static void open_primitives(struct collective *c, struct fiber *self, struct pri
   struct primitives_options options = {
       .input = get_pointer(c->work, r->collective.send),
       .output = get_pointer(c->work, r->collective.receive),
-      .argument = argument_of(c),
+      .argument = argument_of(c->block, c->work),
       .slices = halves ? 2 : 1,
       .steps = halves ? 2 : 1,
       .collective = is_direct(c) ? c->work : NULL,

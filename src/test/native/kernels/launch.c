@@ -39,8 +39,8 @@ static void count_works(const struct block *block, bool completed) {
   uint64_t *done = address_of(block->channel, r->channel.works_done), next = *done + 1;
   char *counters = get_pointer(launch->communicator, completed ? r->communicator.completed : r->communicator.started);
   for (int i = 0; i < block->batch.count; i++, next++) {
-    bool message = block->batch.type == WORK_MESSAGE;
-    struct field profiled = message ? r->message.profiled : r->collective.profiled;
+    bool p2p = block->batch.type == WORK_P2P;
+    struct field profiled = p2p ? r->p2p.profiled : r->collective.profiled;
     if (block->batch.type == WORK_BROADCAST || !get_int(batch_work(&block->batch, i), profiled)) continue;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -60,7 +60,7 @@ static void run_block(struct fiber *self, void *argument) {
     batch_load(block, index);
     count_works(block, false);
     switch (block->batch.type) {
-      case WORK_MESSAGE: messages_run(block, self); break;
+      case WORK_P2P: p2p_run(block, self); break;
       case WORK_BROADCAST: broadcasts_run(block, self); break;
       default: collectives_run(block, self); break;
     }
@@ -77,7 +77,7 @@ static void check_block(struct block *block) {
     enum algorithm algorithm = function->algorithm;
     bool emulated = algorithm == RING || algorithm == TREE || algorithm == PAT;
     enum operation operation = function->operation;
-    bool matches = (block->batch.type == WORK_MESSAGE) == (operation == SEND_RECV) &&
+    bool matches = (block->batch.type == WORK_P2P) == (operation == SEND_RECV) &&
                    (block->batch.type == WORK_BROADCAST) == (operation == ALL_GATHER_V);
     if (plan_wanted()) plan_write(block);
     if (plan_only()) continue;

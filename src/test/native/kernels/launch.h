@@ -10,7 +10,7 @@
 
 #include <stdalign.h>
 
-enum work_type { WORK_MESSAGE, WORK_COLLECTIVE, WORK_REGISTERED, WORK_BROADCAST };
+enum work_type { WORK_P2P, WORK_COLLECTIVE, WORK_REGISTERED, WORK_BROADCAST };
 
 /* What a block does together: works of one function. */
 struct batch {
@@ -72,10 +72,12 @@ size_t p2p_chunk(const struct block *block, const void *work, bool send);
 
 /* Runs all works of the block's batch. */
 void collectives_run(struct block *block, struct fiber *self);
-void messages_run(struct block *block, struct fiber *self);
+void p2p_run(struct block *block, struct fiber *self);
 void broadcasts_run(struct block *block, struct fiber *self);
 /* Runs a work with the algorithm PAT. */
 void pat_run(struct block *block, struct fiber *self, const void *work);
+/* Returns the operator's argument of a collective. */
+uint64_t argument_of(const struct block *block, const void *work);
 
 /* Whether plans are written, and whether nothing else is to be done. */
 bool plan_wanted(void);

@@ -21,12 +21,12 @@ static void run_half(struct fiber *self, void *argument) {
   const struct half *h = argument;
   const struct release *r = h->block->launch->release;
   const char *communicator = h->block->launch->communicator;
-  bool registered = get_int(h->work, h->send ? r->message.send_registered : r->message.receive_registered) != 0;
+  bool registered = get_int(h->work, h->send ? r->p2p.send_registered : r->p2p.receive_registered) != 0;
   bool large = registered && get_int(communicator, r->communicator.all_nvlink) != 0;
-  int peer = get_int(h->work, h->send ? r->message.send_rank : r->message.receive_rank);
+  int peer = get_int(h->work, h->send ? r->p2p.send_rank : r->p2p.receive_rank);
   struct function function = h->block->batch.function;
-  function.protocol = get_int(h->work, h->send ? r->message.send_ll : r->message.receive_ll) ? LL : SIMPLE;
-  char *address = get_pointer(h->work, h->send ? r->message.send : r->message.receive);
+  function.protocol = get_int(h->work, h->send ? r->p2p.send_ll : r->p2p.receive_ll) ? LL : SIMPLE;
+  char *address = get_pointer(h->work, h->send ? r->p2p.send : r->p2p.receive);
   struct primitives_options options = {
       .input = h->send ? address + h->begin : NULL,
       .output = h->send ? NULL : address + h->begin,
@@ -34,7 +34,7 @@ static void run_half(struct fiber *self, void *argument) {
       .steps = 1,
       .connection = P2P_CONNECTION,
       .p2p = h->work,
-      .step_bytes = large ? LARGE_CHUNK : get(communicator, r->communicator.message_chunk),
+      .step_bytes = large ? LARGE_CHUNK : get(communicator, r->communicator.p2p_chunk),
   };
   struct primitives p;
   primitives_open(&p, h->block, self, &function, &peer, h->send ? 0 : 1, &peer, h->send ? 1 : 0, &options);
@@ -62,8 +62,8 @@ static void copy_to_self(const struct half *h, struct fiber *self) {
       .block = h->block,
       .self = self,
       .element = 1,
-      .input = get_pointer(h->work, r->message.send),
-      .output = get_pointer(h->work, r->message.receive),
+      .input = get_pointer(h->work, r->p2p.send),
+      .output = get_pointer(h->work, r->p2p.receive),
   };
   ptrdiff_t count = (ptrdiff_t)(h->end - h->begin);
   char *from = operand(&p, INPUT, (ptrdiff_t)h->begin, count), *to = operand(&p, OUTPUT, (ptrdiff_t)h->begin, count);
@@ -71,7 +71,7 @@ static void copy_to_self(const struct half *h, struct fiber *self) {
 }
 
 /* On a GPU each send and receive has warps of its own, here each has a fiber. */
-void messages_run(struct block *block, struct fiber *self) {
+void p2p_run(struct block *block, struct fiber *self) {
   const struct release *r = block->launch->release;
   struct half halves[2 * MAX_WORKS];
   struct fiber *fibers[2 * MAX_WORKS];
@@ -79,7 +79,7 @@ void messages_run(struct block *block, struct fiber *self) {
   if (block->batch.count > MAX_WORKS) launch_refuse(block->launch, "it has too many sends and receives at once");
   for (int i = 0; i < block->batch.count; i++) {
     const void *work = batch_work(&block->batch, i);
-    bool to_self = get_int(work, r->message.send_rank) == block->launch->rank;
+    bool to_self = get_int(work, r->p2p.send_rank) == block->launch->rank;
     for (int send = 1; send >= 0; send--) {
       struct half *h = &halves[count];
       *h = (struct half){.block = block, .work = work, .send = send != 0};

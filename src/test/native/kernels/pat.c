@@ -321,6 +321,7 @@ void pat_run(struct block *block, struct fiber *self, const void *work) {
   struct primitives_options options = {
       .input = get_pointer(work, r->collective.send),
       .output = get_pointer(work, r->collective.receive),
+      .argument = argument_of(block, work),
       .slices = 1,
       .steps = 1,
   };

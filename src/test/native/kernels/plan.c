@@ -95,10 +95,10 @@ static void append_p2p(struct line *line, const struct block *block, const void 
     size_t begin, end;
     if (!p2p_part(block, work, send != 0, &begin, &end)) continue;
     append(line, " %s %d %s-offset %zu %s-part %zu %s-chunk %zu %s-protocol %s %s-registered %d", name,
-           get_int(work, send ? r->message.send_rank : r->message.receive_rank), name, begin, name, end - begin, name,
+           get_int(work, send ? r->p2p.send_rank : r->p2p.receive_rank), name, begin, name, end - begin, name,
            p2p_chunk(block, work, send != 0), name,
-           protocol_name(get_int(work, send ? r->message.send_ll : r->message.receive_ll) ? LL : SIMPLE), name,
-           get_int(work, send ? r->message.send_registered : r->message.receive_registered));
+           protocol_name(get_int(work, send ? r->p2p.send_ll : r->p2p.receive_ll) ? LL : SIMPLE), name,
+           get_int(work, send ? r->p2p.send_registered : r->p2p.receive_registered));
   }
 }
 
@@ -126,7 +126,7 @@ void plan_write(const struct block *block) {
     append(&line, "rank %d ranks %d nodes %d blocks %d channel %d function %s", block->launch->rank,
            block->launch->ranks, get_int(block->launch->communicator, block->launch->release->communicator.nodes),
            block->launch->block_count, block->channel_number, operation_name(block->batch.function.operation));
-    if (block->batch.type == WORK_MESSAGE) append_p2p(&line, block, work);
+    if (block->batch.type == WORK_P2P) append_p2p(&line, block, work);
     else if (block->batch.type == WORK_BROADCAST) append_broadcast(&line, block, work);
     else append_collective(&line, block, work);
     append_channel(&line, block);

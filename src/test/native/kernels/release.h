@@ -35,7 +35,7 @@ struct release {
 
   /* The device's copy of a communicator, and its channels. */
   struct {
-    struct field rank, ranks, nodes, buffer_bytes, message_chunk, across_cliques, all_nvlink, abort, channels,
+    struct field rank, ranks, nodes, buffer_bytes, p2p_chunk, across_cliques, all_nvlink, abort, channels,
         local_ranks;
     struct field started, completed; /* the profiler's counters */
   } communicator;
@@ -56,7 +56,7 @@ struct release {
   } slot;
 
   /* What a channel has to do. */
-  size_t collective_bytes, registered_bytes, message_bytes;
+  size_t collective_bytes, registered_bytes, p2p_bytes;
   size_t broadcast_bytes; /* 0: broadcasts of a group are those of single calls */
   struct {
     struct field first, last, warps, argument_is_address, registered, network_registered, direct;
@@ -68,7 +68,7 @@ struct release {
     struct field send, receive, send_bytes, receive_bytes, send_rank, receive_rank, channels, base, send_channels;
     struct field receive_channels, send_chunk, receive_chunk, send_ll, receive_ll, send_network, receive_network;
     struct field send_registered, receive_registered, profiled;
-  } message;
+  } p2p;
   struct {
     struct field depth, chunk, send, receive, bytes, done;
   } broadcast;

@@ -28,7 +28,7 @@ const struct release release_2_28_9 = {
             .ranks = WHOLE(4, 4),
             .nodes = WHOLE(12, 4),
             .buffer_bytes = WHOLE(16, 4),
-            .message_chunk = WHOLE(28, 4),
+            .p2p_chunk = WHOLE(28, 4),
             .all_nvlink = WHOLE(32, 4),
             .abort = WHOLE(48, 8),
             .channels = WHOLE(56, 8),
@@ -71,7 +71,7 @@ const struct release release_2_28_9 = {
 
     .collective_bytes = 96,
     .registered_bytes = 288,
-    .message_bytes = 48,
+    .p2p_bytes = 48,
     .collective =
         {
             .first = BITS(0, 4, 0, 8),
@@ -91,7 +91,7 @@ const struct release release_2_28_9 = {
             .grains = {BITS(80, 8, 0, 21), BITS(80, 8, 21, 21), BITS(80, 8, 42, 21)},
             .argument = WHOLE(88, 8),
         },
-    .message =
+    .p2p =
         {
             .send = WHOLE(0, 8),
             .receive = WHOLE(8, 8),

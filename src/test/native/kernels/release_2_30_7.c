@@ -28,7 +28,7 @@ const struct release release_2_30_7 = {
             .ranks = WHOLE(4, 4),
             .nodes = WHOLE(12, 4),
             .buffer_bytes = WHOLE(16, 4),
-            .message_chunk = WHOLE(28, 4),
+            .p2p_chunk = WHOLE(28, 4),
             .across_cliques = WHOLE(32, 1),
             .all_nvlink = WHOLE(36, 4),
             .abort = WHOLE(48, 8),
@@ -72,7 +72,7 @@ const struct release release_2_30_7 = {
 
     .collective_bytes = 128,
     .registered_bytes = 320,
-    .message_bytes = 48,
+    .p2p_bytes = 48,
     .broadcast_bytes = 48,
     .collective =
         {
@@ -93,7 +93,7 @@ const struct release release_2_30_7 = {
             .grains = {BITS(104, 8, 0, 21), BITS(104, 8, 21, 21), BITS(104, 8, 42, 21)},
             .argument = WHOLE(112, 8),
         },
-    .message =
+    .p2p =
         {
             .send = WHOLE(0, 8),
             .receive = WHOLE(8, 8),

@@ -49,8 +49,8 @@ static void choose_direct(const struct primitives *p, struct link *link, const s
   const struct release *r = p->block->launch->release;
   int flags = get_int(link->connection, r->connection.flags);
   if (options->p2p != NULL) {
-    struct field registered = link->sends ? r->message.send_registered : r->message.receive_registered;
-    struct field network = link->sends ? r->message.send_network : r->message.receive_network;
+    struct field registered = link->sends ? r->p2p.send_registered : r->p2p.receive_registered;
+    struct field network = link->sends ? r->p2p.send_network : r->p2p.receive_network;
     if (get_int(options->p2p, network)) launch_refuse(p->block->launch, "a network uses the user's buffers");
     if (!get_int(options->p2p, registered) || !(flags & (PEER_READS | PEER_WRITES))) return;
     link->writes = (flags & PEER_WRITES) != 0;

@@ -4,8 +4,9 @@ import io.nccl4j.internal.util.Arguments;
 import org.jspecify.annotations.NullMarked;
 
 /**
- * The division of an all-reduce's elements among channels. NCCL divides them into cells of some
- * KiB: every channel gets the same number of whole cells, and the last channel the remainder.
+ * The division of an all-reduce's elements among channels. NCCL divides them into cells ({@link
+ * Layout#cellBytes}): every channel gets the same number of whole cells, and the last channel the
+ * remainder.
  *
  * <p>An instance is reused for successive all-reduces, so that {@link #divide} allocates nothing.
  * It is not thread-safe.
@@ -15,9 +16,8 @@ public final class ChannelDivision {
   /** NCCL counts each byte twice: it is sent in the reduce-scatter and in the all-gather. */
   private static final int TRAFFIC_PER_BYTE = 2;
 
-  private static final int MIN_TRAFFIC = 32 << 10;
-
   private final int maxChannels;
+  private final long minTraffic;
   private final Protocol protocol;
   private final long minChannelBytes;
 
@@ -35,6 +35,7 @@ public final class ChannelDivision {
    */
   public ChannelDivision(Layout layout, boolean ring, int ranks) {
     this.maxChannels = layout.channels();
+    this.minTraffic = (long) TRAFFIC_PER_BYTE * layout.cellBytes();
     this.protocol = layout.protocol();
     this.minChannelBytes = protocol.minChannelBytes(ring, ranks);
   }
@@ -60,12 +61,10 @@ public final class ChannelDivision {
     long bytes = elements * elementBytes;
     long wanted = Math.clamp(bytes / minChannelBytes, 1, maxChannels);
     int trafficPerByte = TRAFFIC_PER_BYTE * protocol.trafficFactor();
-    long cellBytes = MIN_TRAFFIC / trafficPerByte;
+    long cellBytes = minTraffic / trafficPerByte;
     long cells = Math.ceilDiv(bytes, cellBytes);
-    long channelTraffic = Math.max(MIN_TRAFFIC, bytes * trafficPerByte) / wanted;
-    // NCCL rounds the traffic of a channel up to 16 bytes before it counts cells.
-    channelTraffic = Math.ceilDiv(channelTraffic, 16) * 16;
-    long perChannel = Math.min(cells, Math.ceilDiv(channelTraffic, MIN_TRAFFIC));
+    long channelTraffic = Math.max(minTraffic, bytes * trafficPerByte) / wanted;
+    long perChannel = Math.min(cells, Math.ceilDiv(channelTraffic, minTraffic));
     share(cells, perChannel, cellBytes / elementBytes);
   }
 

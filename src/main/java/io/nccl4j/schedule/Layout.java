@@ -16,9 +16,11 @@ import org.jspecify.annotations.NullMarked;
 public final class Layout {
   private static final int MAX_CHANNELS = 64;
   private static final int SLICE_ALIGNMENT = 512;
+  private static final int CELL_ALIGNMENT = 512;
   private static final Layout DEFAULTS =
       new Layout(
           2,
+          16 << 10,
           Protocol.SIMPLE,
           Protocol.SIMPLE.chunkBytes(),
           128 << 10,
@@ -29,6 +31,7 @@ public final class Layout {
           0);
 
   private final int channels;
+  private final int cellBytes;
   private final Protocol protocol;
   private final int chunkBytes;
   private final int sliceBytes;
@@ -40,6 +43,7 @@ public final class Layout {
 
   private Layout(
       int channels,
+      int cellBytes,
       Protocol protocol,
       int chunkBytes,
       int sliceBytes,
@@ -49,6 +53,7 @@ public final class Layout {
       List<List<Integer>> treeOrders,
       int firstTreeChannels) {
     this.channels = Arguments.inRange(channels, "channels", 1, MAX_CHANNELS);
+    this.cellBytes = multiple(cellBytes, "cellBytes", CELL_ALIGNMENT);
     this.protocol = Objects.requireNonNull(protocol, "protocol");
     this.chunkBytes = multiple(chunkBytes, "chunkBytes", protocol.grainBytes());
     this.sliceBytes = multiple(sliceBytes, "sliceBytes", SLICE_ALIGNMENT);
@@ -77,8 +82,8 @@ public final class Layout {
   }
 
   /**
-   * {@return the default layout: 2 channels, {@link Protocol#SIMPLE} with its chunk size, slices of
-   * 128 KiB, one rank per node, and all ranks in rank order}
+   * {@return the default layout: 2 channels, cells of 16 KiB, {@link Protocol#SIMPLE} with its
+   * chunk size, slices of 128 KiB, one rank per node, and all ranks in rank order}
    */
   public static Layout defaults() {
     return DEFAULTS;
@@ -90,6 +95,14 @@ public final class Layout {
    */
   public int channels() {
     return channels;
+  }
+
+  /**
+   * {@return the unit in which the elements are divided among channels, in bytes, a positive
+   * multiple of 512; with {@link Protocol#LL} it is a quarter of this}
+   */
+  public int cellBytes() {
+    return cellBytes;
   }
 
   /** {@return NCCL's protocol} */
@@ -162,6 +175,28 @@ public final class Layout {
   public Layout withChannels(int value) {
     return new Layout(
         value,
+        cellBytes,
+        protocol,
+        chunkBytes,
+        sliceBytes,
+        ringOrders,
+        ranksPerNode,
+        nodePattern,
+        treeOrders,
+        firstTreeChannels);
+  }
+
+  /**
+   * {@return a copy with another unit of the division among channels}
+   *
+   * @param value the unit in bytes, a positive multiple of 512: 16 KiB from NCCL 2.29 on, 8 KiB in
+   *     2.23 to 2.28
+   * @throws IllegalArgumentException if the value is out of range
+   */
+  public Layout withCellBytes(int value) {
+    return new Layout(
+        channels,
+        value,
         protocol,
         chunkBytes,
         sliceBytes,
@@ -181,6 +216,7 @@ public final class Layout {
     Objects.requireNonNull(value, "protocol");
     return new Layout(
         channels,
+        cellBytes,
         value,
         value.chunkBytes(),
         sliceBytes,
@@ -201,6 +237,7 @@ public final class Layout {
   public Layout withChunkBytes(int value) {
     return new Layout(
         channels,
+        cellBytes,
         protocol,
         value,
         sliceBytes,
@@ -220,6 +257,7 @@ public final class Layout {
   public Layout withSliceBytes(int value) {
     return new Layout(
         channels,
+        cellBytes,
         protocol,
         chunkBytes,
         value,
@@ -239,6 +277,7 @@ public final class Layout {
   public Layout withRingOrders(List<List<Integer>> value) {
     return new Layout(
         channels,
+        cellBytes,
         protocol,
         chunkBytes,
         sliceBytes,
@@ -259,6 +298,7 @@ public final class Layout {
   public Layout withNodes(int ranks, TreePattern pattern) {
     return new Layout(
         channels,
+        cellBytes,
         protocol,
         chunkBytes,
         sliceBytes,
@@ -279,6 +319,7 @@ public final class Layout {
   public Layout withTreeOrders(List<List<Integer>> value) {
     return new Layout(
         channels,
+        cellBytes,
         protocol,
         chunkBytes,
         sliceBytes,
@@ -299,6 +340,7 @@ public final class Layout {
   public Layout withFirstTreeChannels(int value) {
     return new Layout(
         channels,
+        cellBytes,
         protocol,
         chunkBytes,
         sliceBytes,
@@ -365,6 +407,7 @@ public final class Layout {
   public boolean equals(Object other) {
     return other instanceof Layout that
         && channels == that.channels
+        && cellBytes == that.cellBytes
         && protocol == that.protocol
         && chunkBytes == that.chunkBytes
         && sliceBytes == that.sliceBytes
@@ -379,6 +422,7 @@ public final class Layout {
   public int hashCode() {
     return Objects.hash(
         channels,
+        cellBytes,
         protocol,
         chunkBytes,
         sliceBytes,
@@ -391,10 +435,12 @@ public final class Layout {
 
   @Override
   public String toString() {
-    return ("Layout[channels=%s, protocol=%s, chunkBytes=%s, sliceBytes=%s, ringOrders=%s,"
-            + " ranksPerNode=%s, nodePattern=%s, treeOrders=%s, firstTreeChannels=%s]")
+    return ("Layout[channels=%s, cellBytes=%s, protocol=%s, chunkBytes=%s, sliceBytes=%s,"
+            + " ringOrders=%s, ranksPerNode=%s, nodePattern=%s, treeOrders=%s,"
+            + " firstTreeChannels=%s]")
         .formatted(
             channels,
+            cellBytes,
             protocol,
             chunkBytes,
             sliceBytes,

@@ -16,8 +16,9 @@
  * without a walk. The reference backend executes exactly this schedule: it uses the same {@link
  * io.nccl4j.schedule.RingCursor}, rings and trees.
  *
- * <p>The arithmetic is that of NCCL 2.30 for one all-reduce that is not grouped with others. Two
- * things determine the bits of a result: the position of an element (its channel, loop and chunk)
- * and the order of the ranks at that position.
+ * <p>The arithmetic is that of NCCL 2.30, or of 2.28 with {@link
+ * io.nccl4j.schedule.Layout#withCellBytes smaller cells}, for one all-reduce that is not grouped
+ * with others. Two things determine the bits of a result: the position of an element (its channel,
+ * loop and chunk) and the order of the ranks at that position.
  */
 package io.nccl4j.schedule;

@@ -35,13 +35,33 @@ class ChannelDivisionTest {
   void channelsGetWholeCells(
       Protocol protocol, int channels, int elementBytes, long count, String bounds) {
     Layout layout = Layout.defaults().withChannels(channels).withProtocol(protocol);
+    assertEquals(bounds, bounds(layout, elementBytes, count));
+  }
+
+  // With the cells of 8 KiB (LL: 2 KiB) of NCCL 2.23 to 2.28.
+  @ParameterizedTest
+  @CsvSource({
+    // Nine cells: five and four.
+    "SIMPLE, 2, 4, 16385, 0 10240 16385",
+    "LL, 2, 4, 4097, 0 2560 4097",
+    // One byte more than twelve cells.
+    "SIMPLE, 3, 1, 98305, 0 32768 65536 98305"
+  })
+  void smallerCellsDivideMoreEvenly(
+      Protocol protocol, int channels, int elementBytes, long count, String bounds) {
+    Layout layout =
+        Layout.defaults().withCellBytes(8 << 10).withChannels(channels).withProtocol(protocol);
+    assertEquals(bounds, bounds(layout, elementBytes, count));
+  }
+
+  private static String bounds(Layout layout, int elementBytes, long count) {
     ChannelDivision division = new ChannelDivision(layout, true, 2);
     division.divide(count, elementBytes);
     StringBuilder found = new StringBuilder("0");
     for (int channel = 0; channel < division.channels(); channel++) {
       found.append(' ').append(division.end(channel));
     }
-    assertEquals(bounds, found.toString());
+    return found.toString();
   }
 
   @Test

@@ -6,8 +6,10 @@ import io.nccl4j.DataType;
 import io.nccl4j.Operation;
 import io.nccl4j.fixtures.Seed;
 import io.nccl4j.fixtures.libraries.OnEmulatedNccl;
+import io.nccl4j.fixtures.libraries.Releases;
 import io.nccl4j.fixtures.libraries.Requirement;
 import io.nccl4j.fixtures.programs.FinishedProgram;
+import io.nccl4j.nccl.VersionReport;
 import io.nccl4j.schedule.PlannedCollectives.Call;
 import io.nccl4j.schedule.PlannedCollectives.Run;
 import java.io.IOException;
@@ -59,7 +61,7 @@ class PlannerTest {
     for (int i = 0; i < planned.runs.size(); i++) {
       LoggedOrders orders = planned.orders.get(i);
       layouts.add(
-          Layout.defaults()
+          layout()
               .withProtocol(protocol)
               .withChannels(orders.rings().size())
               .withRingOrders(orders.rings())
@@ -96,7 +98,7 @@ class PlannerTest {
     }
     Run run = PlannedCollectives.run(seed, CALLS, ranks);
     Layout layout =
-        Layout.defaults()
+        layout()
             .withProtocol(Protocol.LL128)
             .withChannels(PlanComparison.mostChannels(plan))
             .withNodes(1, TreePattern.TREE);
@@ -117,6 +119,12 @@ class PlannerTest {
     PlanComparison comparison =
         new PlanComparison(planned.runs, new Rings(operation, planned.orders));
     compare(planned.file, comparison, operation.method() + ", RING, SIMPLE");
+  }
+
+  private static Layout layout() {
+    Layout layout = Layout.defaults();
+    boolean older = Releases.compare(VersionReport.load().nccl(), "2.29") < 0;
+    return older ? layout.withCellBytes(8 << 10) : layout;
   }
 
   private static void compare(Path plan, PlanComparison comparison, String title)

@@ -210,6 +210,9 @@ class ScheduleTest {
     assertMessage(
         "channels is 65; it must be from 1 to 64", () -> Layout.defaults().withChannels(65));
     assertMessage(
+        "cellBytes is 1000; it must be a positive multiple of 512",
+        () -> Layout.defaults().withCellBytes(1000));
+    assertMessage(
         "chunkBytes is 2000; it must be a positive multiple of 1920",
         () -> Layout.defaults().withProtocol(Protocol.LL128).withChunkBytes(2000));
     assertMessage(

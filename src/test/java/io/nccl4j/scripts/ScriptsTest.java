@@ -28,6 +28,7 @@ class ScriptsTest {
           "scripts/api-coverage",
           "scripts/bench",
           "scripts/bundle",
+          "scripts/emulated-evidence",
           "scripts/fault-campaign",
           "scripts/fetch-native",
           "scripts/fetch-torchrun",
@@ -131,6 +132,16 @@ class ScriptsTest {
     assertEquals(before, tree());
   }
 
+  @Test
+  void emulatedEvidenceNeedsAnNccl() throws Exception {
+    Result result = run("scripts/emulated-evidence", "");
+    assertEquals(2, result.status(), result::errors);
+    assertEquals(
+        "emulated-evidence: NCCL4J_EMULATED_NCCL does not name a libnccl that uses the shared CUDA"
+            + " runtime\n",
+        result.errors());
+  }
+
   private Set<String> tree() throws IOException {
     Set<String> tree = new TreeSet<>();
     try (Stream<Path> all = Files.walk(copy)) {
@@ -144,12 +155,13 @@ class ScriptsTest {
   private Result run(String script, String argument) throws IOException, InterruptedException {
     Path output = temp.resolve("output");
     Path errors = temp.resolve("errors");
-    Process process =
+    ProcessBuilder builder =
         new ProcessBuilder(copy.resolve(script).toString(), argument)
             .directory(temp.toFile())
             .redirectOutput(output.toFile())
-            .redirectError(errors.toFile())
-            .start();
+            .redirectError(errors.toFile());
+    builder.environment().remove("NCCL4J_EMULATED_NCCL");
+    Process process = builder.start();
     if (!process.waitFor(1, TimeUnit.MINUTES)) {
       process.destroyForcibly();
     }

@@ -62,7 +62,8 @@ final class Ranks implements AutoCloseable {
     CommunicatorConfig config = underTest.shortTimeoutConfig();
     Backend backend = underTest.open(size);
     Ranks ranks = new Ranks(backend, size);
-    int[] devices = IntStream.range(0, size).toArray();
+    int available = backend.devices().size();
+    int[] devices = IntStream.range(0, size).map(rank -> rank % available).toArray();
     long start = System.nanoTime();
     while (true) {
       try {

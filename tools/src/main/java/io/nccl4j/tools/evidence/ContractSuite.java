@@ -26,6 +26,9 @@ final class ContractSuite {
   static final List<String> COLUMNS =
       List.of("topic", "result", PASSED, FAILED, SKIPPED, "seconds");
 
+  /** The result of a topic in which the time was up. */
+  private static final String UNFINISHED = "not finished";
+
   private static final int RESULT = 1;
 
   /** The topics that training needs; the others follow, by name. */
@@ -123,12 +126,16 @@ final class ContractSuite {
     child.saveUnfinished(summary());
     List<String> rest = topics.subList(ended, topics.size());
     boolean stopped = ended > 0 && rows.getLast().get(RESULT).equals(Outcome.Status.FAILED.label());
-    if (rest.isEmpty() || stopped || !hasTime()) {
+    if (rest.isEmpty() || stopped) {
       return rest;
     }
     String broken = rest.getFirst();
+    List<Object> row = brokenRow(broken, outcome, !hasTime());
+    add(row);
+    if (row.get(RESULT).equals(UNFINISHED)) {
+      return rest.subList(1, rest.size());
+    }
     child.note(broken + ": " + outcome.report().summary());
-    add(brokenRow(broken, outcome));
     if (child.meet != null) {
       child.note("Topics after " + broken + " are skipped: the processes are no longer in step.");
       return List.of();
@@ -140,10 +147,19 @@ final class ContractSuite {
     return child.left().compareTo(END_MARGIN) > 0;
   }
 
-  /** Returns the row of a topic during which its process crashed or hung. */
-  private static List<Object> brokenRow(String topic, Outcome outcome) {
+  /**
+   * Returns the row of a topic during which its process crashed, hung or was stopped.
+   *
+   * @param late whether the time for all topics was up
+   */
+  static List<Object> brokenRow(String topic, Outcome outcome, boolean late) {
     Map<String, String> facts = outcome.report().facts();
-    List<Object> row = new ArrayList<>(List.of(topic, outcome.status().label()));
+    boolean unfinished =
+        late
+            && outcome.status() == Outcome.Status.TIMED_OUT
+            && facts.getOrDefault(FAILED, "0").equals("0");
+    List<Object> row =
+        new ArrayList<>(List.of(topic, unfinished ? UNFINISHED : outcome.status().label()));
     for (String count : List.of(PASSED, FAILED, SKIPPED)) {
       boolean begun = topic.equals(facts.get(ContractTopics.TOPIC));
       row.add(begun ? Long.parseLong(facts.getOrDefault(count, "0")) : 0L);
@@ -154,7 +170,8 @@ final class ContractSuite {
 
   private void add(List<Object> row) {
     rows.add(row);
-    if (Outcome.Status.of((String) row.get(RESULT)).bad()) {
+    String result = (String) row.get(RESULT);
+    if (!result.equals(UNFINISHED) && Outcome.Status.of(result).bad()) {
       bad.add((String) row.getFirst());
     }
   }
@@ -187,6 +204,10 @@ final class ContractSuite {
         .formatted(count(PASSED), count(FAILED), count(SKIPPED));
   }
 
+  private static String named(String what, List<String> topics) {
+    return topics.isEmpty() ? "" : "; " + what + ": " + String.join(", ", topics);
+  }
+
   private void finish(List<String> left) throws IOException {
     if (Files.exists(work.resolve(CALLED))) {
       child.fact(
@@ -203,10 +224,17 @@ final class ContractSuite {
     if (child.quick) {
       child.note("only these topics of the suite, because of --quick");
     }
-    String late = left.isEmpty() ? "" : "; skipped for lack of time: " + String.join(", ", left);
+    List<String> unfinished =
+        rows.stream()
+            .filter(row -> row.get(RESULT).equals(UNFINISHED))
+            .map(row -> (String) row.getFirst())
+            .toList();
     boolean passed = bad.isEmpty() && count(PASSED) > 0;
     child.end(
         passed ? Report.Verdict.PASSED : Report.Verdict.FAILED,
-        summary() + (bad.isEmpty() ? "" : "; not passed: " + String.join(", ", bad)) + late);
+        summary()
+            + named("not passed", bad)
+            + named(UNFINISHED, unfinished)
+            + named("skipped for lack of time", left));
   }
 }

@@ -28,11 +28,14 @@ final class DeviceReport {
   static final String NCCL = "NCCL";
   static final String NCCL_LIBRARY = "NCCL library";
   static final String CUDART_LIBRARY = "CUDA runtime library";
-  static final String STAND_IN = "libraries are";
+  static final String LIBRARIES = "libraries are";
   static final String DRIVER = "nvidia-smi driver_version";
 
-  /** A function that only the stand-in of the tests has. */
-  private static final String STAND_IN_FUNCTION = "nccl4j_standin_name";
+  /** A function that only the emulated CUDA of the tests has. */
+  private static final String EMULATED_CUDA_FUNCTION = "nccl4j_standin_name";
+
+  /** A function that only the stand-in's NCCL has. */
+  private static final String STAND_IN_FUNCTION = "nccl4j_standin_comm_name_intact";
 
   private static final String UNKNOWN = "unknown";
   private static final List<String> SMI_FIELDS =
@@ -65,7 +68,10 @@ final class DeviceReport {
       child.fact("CUDA runtime", versions.cudaRuntime());
       child.fact(CUDART_LIBRARY, versions.cudaRuntimeLibrary().toString());
       child.fact("CUDA of the driver", versions.driver().orElse("none"));
-      standIn(versions.ncclLibrary()).ifPresent(name -> child.fact(STAND_IN, name));
+      Libraries libraries = libraries(versions);
+      if (libraries != Libraries.NVIDIA) {
+        child.fact(LIBRARIES, libraries.description());
+      }
       child.fact("nccl4j", versions.nccl4j());
       child.fact("Java", Runtime.version().toString());
       nvidiaSmi(child);
@@ -78,12 +84,18 @@ final class DeviceReport {
     }
   }
 
-  /** Returns the description of the stand-in; empty if the library is NCCL. */
-  @SuppressWarnings("restricted") // The bindings lack this function, which is not NCCL's.
-  private static Optional<String> standIn(Path library) {
-    return SymbolLookup.libraryLookup(library, Arena.global())
-        .find(STAND_IN_FUNCTION)
-        .map(address -> text(address) + ": a test fixture, not NCCL, no GPU");
+  private static Libraries libraries(VersionReport versions) {
+    if (has(versions.ncclLibrary(), STAND_IN_FUNCTION)) {
+      return Libraries.STAND_IN;
+    }
+    return has(versions.cudaRuntimeLibrary(), EMULATED_CUDA_FUNCTION)
+        ? Libraries.EMULATED_CUDA
+        : Libraries.NVIDIA;
+  }
+
+  @SuppressWarnings("restricted") // The bindings lack these functions, which are not NVIDIA's.
+  private static boolean has(Path library, String function) {
+    return SymbolLookup.libraryLookup(library, Arena.global()).find(function).isPresent();
   }
 
   @SuppressWarnings("restricted")

@@ -241,9 +241,7 @@ public final class EvidenceCommand {
       Path work,
       Run.Earlier earlier)
       throws IOException {
-    String date =
-        DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss 'UTC'")
-            .format(Clock.systemUTC().instant().atOffset(ZoneOffset.UTC));
+    String date = date();
     String build = environment.getOrDefault("NCCL4J_BUILD", "of an unknown commit");
     long start = System.nanoTime();
     Outcome device = run(runner, plan.first());
@@ -291,6 +289,12 @@ public final class EvidenceCommand {
     out.println(folder.resolve("evidence.md"));
     boolean failed = recorded.stream().anyMatch(step -> step.outcome().status().bad());
     return failed ? FAILED : 0;
+  }
+
+  /** Returns the current time for a page. */
+  static String date() {
+    return DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss 'UTC'")
+        .format(Clock.systemUTC().instant().atOffset(ZoneOffset.UTC));
   }
 
   private Outcome run(StepRunner runner, Step step) {

@@ -178,7 +178,7 @@ final class EvidencePlan {
             Map.of(),
             "contract",
             "--suite",
-            "io.nccl4j.contract.NcclContractTest"));
+            suite(machine)));
     return machine.usable()
         ? steps
         : steps.stream()
@@ -256,10 +256,17 @@ final class EvidencePlan {
     if (machine.standIn()) {
       variables = Map.of("NCCL4J_STANDIN_DEVICES", "" + ranks);
     }
-    String suite = machine.standIn() ? "StandInContractTest" : "NcclContractTest";
-    List<String> arguments =
-        List.of("contract", "--suite", "io.nccl4j.contract." + suite, "--size", "" + ranks);
+    List<String> arguments = List.of("contract", "--suite", suite(machine), "--size", "" + ranks);
     return step(name, title, seconds, java(name, "process", machine, variables, arguments));
+  }
+
+  private static String suite(Machine machine) {
+    return "io.nccl4j.contract."
+        + switch (machine.libraries()) {
+          case NVIDIA -> "NcclContractTest";
+          case EMULATED_CUDA -> "EmulatedNcclContractTest";
+          case STAND_IN -> "StandInContractTest";
+        };
   }
 
   private static String tooOldToShare(Machine machine) {

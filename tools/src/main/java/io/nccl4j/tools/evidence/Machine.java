@@ -9,7 +9,7 @@ import java.util.stream.Collectors;
  * The results of the first step that the others depend on.
  *
  * @param usable whether collectives can run
- * @param standIn whether the libraries are the stand-in of the tests
+ * @param libraries what the libraries are
  * @param device the name of the first device
  * @param devices the number of devices
  * @param nccl the release of NCCL, such as 2.28.9
@@ -18,13 +18,13 @@ import java.util.stream.Collectors;
  */
 record Machine(
     boolean usable,
-    boolean standIn,
+    Libraries libraries,
     String device,
     int devices,
     String nccl,
     String ncclLibrary,
     String cudartLibrary) {
-  static final Machine NONE = new Machine(false, false, "", 0, "0", "", "");
+  static final Machine NONE = new Machine(false, Libraries.NVIDIA, "", 0, "0", "", "");
 
   private static final List<String> VERSIONS =
       List.of("CUDA runtime", "CUDA of the driver", DeviceReport.DRIVER, "Java");
@@ -34,7 +34,7 @@ record Machine(
     return devices.status() == Outcome.Status.PASSED
         ? new Machine(
             true,
-            facts.containsKey(DeviceReport.STAND_IN),
+            Libraries.of(facts.get(DeviceReport.LIBRARIES)),
             facts.get(DeviceReport.DEVICE),
             Integer.parseInt(facts.get(DeviceReport.DEVICES)),
             facts.get(DeviceReport.NCCL),
@@ -52,7 +52,22 @@ record Machine(
         .collect(Collectors.joining(", "));
   }
 
+  /** Returns whether the devices are GPUs. */
+  boolean hasGpus() {
+    return libraries == Libraries.NVIDIA;
+  }
+
+  /** Returns whether NCCL is the stand-in's, whose ranks are threads of one process. */
+  boolean standIn() {
+    return libraries == Libraries.STAND_IN;
+  }
+
   boolean ncclAtLeast(int major, int minor) {
+    return atLeast(nccl, major, minor);
+  }
+
+  /** Returns whether a release of NCCL, such as 2.30.7, is that one or newer. */
+  static boolean atLeast(String nccl, int major, int minor) {
     int[] parts = Arrays.stream(nccl.split("\\.", -1)).mapToInt(Integer::parseInt).toArray();
     return parts[0] > major || (parts[0] == major && parts.length > 1 && parts[1] >= minor);
   }

@@ -22,11 +22,15 @@ final class Page {
   }
 
   private void head(Run run) {
-    line("# nccl4j evidence: %s, NCCL %s".formatted(run.device(), run.ncclVersion()));
+    boolean gpus = run.machine().hasGpus();
+    line(
+        "# %s: %s, NCCL %s"
+            .formatted(
+                gpus ? "nccl4j evidence" : "Not a GPU result", run.device(), run.ncclVersion()));
     line("");
-    if (run.standIn()) {
-      line("> **This is not a GPU result.** All of it ran on the stand-in of `src/test/native`:");
-      line("> a test fixture, not NCCL, no GPU. It shows only that the command works.");
+    if (!gpus) {
+      line("> **This is not a GPU result.** The libraries are those of `src/test/native`:");
+      line("> %s. Its times mean nothing.".formatted(run.machine().libraries().description()));
       line("");
     }
     if (run.quick()) {
@@ -175,7 +179,7 @@ final class Page {
   }
 
   /** Escapes program output for a Markdown table. */
-  private static String escaped(String text) {
+  static String escaped(String text) {
     return text.replace("|", "\\|").replace("<", "&lt;").replace('\n', ' ');
   }
 

@@ -8,6 +8,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.Operation;
 import io.nccl4j.Stream;
+import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
@@ -50,6 +51,9 @@ final class Prediction {
    */
   private static final long[] COUNTS = {7, 4097, 1_100_003};
 
+  /** The unit in which NCCL 2.23 to 2.28 divides elements among channels. */
+  private static final int OLDER_CELL_BYTES = 8 << 10;
+
   private static final long[] FEW_COUNTS = {7, 1025};
 
   private static final List<Call.Combine> COMBINES =
@@ -88,13 +92,14 @@ final class Prediction {
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
     try (Backend backend = Backend.nccl();
         Peers peers = child.meet == null ? null : new Peers(child)) {
+      String nccl = NcclBackend.of(backend).versionReport().nccl();
       List<Communicator> actual =
           peers == null
               ? backend.newCommunicators(devices(backend, child.size), config)
               : List.of(peers.communicator(backend, config.withDevice(child.device)));
       try {
         awaitLogs(actual);
-        compare(child, config, actual, options(child.size, System.getenv()));
+        compare(child, config, actual, options(nccl, child.size, System.getenv()));
       } finally {
         close(actual);
       }
@@ -118,9 +123,10 @@ final class Prediction {
   }
 
   /**
-   * Returns options for the algorithm and protocol that NCCL is pinned to and the graph in its log.
+   * Returns options for the release of NCCL, the algorithm and protocol that it is pinned to, and
+   * the graph in its log.
    */
-  static ReferenceOptions options(int ranks, Map<String, String> environment)
+  static ReferenceOptions options(String nccl, int ranks, Map<String, String> environment)
       throws IOException, Child.NotPossible {
     Path log = Path.of(environment.get(LOG));
     String prefix = log.getFileName().toString().replace(PROCESS, "");
@@ -140,6 +146,9 @@ final class Prediction {
         algorithm == Algorithm.RING
             ? graph.ringLayout(ranks, protocol)
             : graph.treeLayout(ranks, protocol);
+    if (!Machine.atLeast(nccl, 2, 29)) {
+      layout = layout.withCellBytes(OLDER_CELL_BYTES);
+    }
     return ReferenceOptions.defaults().withAlgorithm(algorithm).withLayout(layout);
   }
 

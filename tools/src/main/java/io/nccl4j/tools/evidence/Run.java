@@ -66,10 +66,6 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
     return machine.usable() ? machine.nccl() : "not loaded";
   }
 
-  boolean standIn() {
-    return machine.standIn();
-  }
-
   List<Outcome> outcomes() {
     return steps.stream().map(Recorded::outcome).toList();
   }
@@ -94,7 +90,8 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
   private Map<String, Object> common() {
     return JsonTree.object(
         "quick", quick,
-        "stand_in", standIn(),
+        "stand_in", !machine.hasGpus(),
+        "stand_in_is", machine.libraries().description(),
         "device", device(),
         "devices", (long) machine.devices(),
         "nccl", ncclVersion());
@@ -104,9 +101,6 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
     Map<String, Object> tree = JsonTree.object("format", 2);
     tree.putAll(source.tree());
     tree.putAll(common());
-    if (standIn()) {
-      tree.put("stand_in_is", "a test fixture, not NCCL, no GPU");
-    }
     tree.put("passed", passed());
     tree.put("steps", steps.stream().map(Recorded::tree).toList());
     return tree;

@@ -3,14 +3,10 @@ package io.nccl4j.tools.evidence;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import io.nccl4j.fixtures.programs.EmulatedNccl;
-import java.io.IOException;
 import java.nio.file.Path;
-import java.time.Duration;
-import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.stream.Stream;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -24,9 +20,16 @@ import org.junit.jupiter.params.provider.CsvSource;
  */
 @Timeout(600)
 class EmulatedBitsTest {
-  private static final Duration DEADLINE = Duration.ofSeconds(280);
-
   @TempDir Path folder;
+
+  private EmulatedPlan plan;
+
+  @BeforeEach
+  void createPlan() {
+    Map<String, String> environment = EmulatedNccl.environment(4);
+    environment.put("NCCL_MAX_CTAS", "2");
+    plan = new EmulatedPlan(folder, environment);
+  }
 
   /** With two channels, the smaller count is on one channel and the larger one on both. */
   @ParameterizedTest
@@ -38,76 +41,31 @@ class EmulatedBitsTest {
     "Tree, LL128",
     "Tree, Simple",
   })
-  void allReducesHavePredictedBits(String algorithm, String protocol) throws Exception {
-    Map<String, String> variables = EmulatedNccl.environment(4);
-    variables.put("NCCL_MAX_CTAS", "2");
-    variables.put("NCCL_NVLS_ENABLE", "0");
-    variables.put(Prediction.ALGORITHM, algorithm);
-    variables.put(Prediction.PROTOCOL, protocol);
-    variables.put("NCCL_DEBUG", "INFO");
-    variables.put("NCCL_DEBUG_SUBSYS", "INIT");
-    variables.put(Prediction.LOG, folder.resolve("nccl.log" + Prediction.PROCESS).toString());
-    Outcome outcome = run(command("process", variables, "prediction", "--size", "4"));
-    assertPassed(outcome);
+  void allReducesHavePredictedBits(String algorithm, String protocol) {
+    Outcome outcome = run(plan.prediction(algorithm, protocol));
     // Three counts, five operators and twelve types on four ranks.
     assertEquals(
         3 * 5 * 12 * 4 + " results compared with the prediction bit for bit, 0 differ",
         outcome.report().summary());
-    assertAllOk(outcome.report().tables().getFirst());
   }
 
   @Test
-  void collectivesOfTwoProcessesHaveTheBitsOfTheReference() throws Exception {
-    Map<String, String> variables = EmulatedNccl.environment(2);
-    variables.put("NCCL_MAX_CTAS", "2");
-    Step.Command[] ranks = new Step.Command[2];
-    for (int rank = 0; rank < ranks.length; rank++) {
-      ranks[rank] =
-          command(
-              "rank " + rank,
-              variables,
-              "cross-check",
-              "--quick",
-              "--size",
-              "2",
-              "--rank",
-              "" + rank,
-              "--device",
-              "" + rank,
-              "--meet",
-              folder.resolve("meet").toString());
-    }
-    Outcome outcome = run(ranks);
-    assertPassed(outcome);
-    assertAllOk(outcome.report().tables().getFirst());
+  void collectivesOfTwoProcessesHaveTheBitsOfTheReference() {
+    run(plan.collectives());
   }
 
-  private static void assertAllOk(Table table) {
-    for (List<Object> row : table.rows()) {
-      assertEquals(List.of("ok"), row.stream().skip(1).distinct().toList(), row.toString());
-    }
-  }
-
-  private Step.Command command(String label, Map<String, String> variables, String... arguments) {
-    Path report = folder.resolve(label + ".json");
-    List<String> words = new ArrayList<>(Java.command(Child.class.getName()));
-    Stream.concat(Stream.of(arguments), Stream.of("--report", report.toString()))
-        .forEach(words::add);
-    Map<String, String> environment = new HashMap<>(variables);
-    environment.put("CLASSPATH", Java.classPath());
-    return new Step.Command(label, words, environment, report);
-  }
-
-  private Outcome run(Step.Command... commands) throws IOException {
+  private Outcome run(Step step) {
+    Outcome outcome;
     try (StepRunner runner = new StepRunner(folder, folder.resolve("output"))) {
-      return runner.run(Step.of("step", "A step", DEADLINE, commands));
+      outcome = runner.run(step);
     }
-  }
-
-  private static void assertPassed(Outcome outcome) {
     assertEquals(
         Outcome.Status.PASSED,
         outcome.status(),
         () -> outcome.report().summary() + outcome.report().notes() + outcome.tails());
+    for (List<Object> row : outcome.report().tables().getFirst().rows()) {
+      assertEquals(List.of("ok"), row.stream().skip(1).distinct().toList(), row.toString());
+    }
+    return outcome;
   }
 }

@@ -28,8 +28,12 @@ class EvidencePlanTest {
   @TempDir Path folder;
 
   private static Machine gpu(String nccl, int devices) {
+    return machine(Libraries.NVIDIA, nccl, devices);
+  }
+
+  private static Machine machine(Libraries libraries, String nccl, int devices) {
     return new Machine(
-        true, false, "Some GPU", devices, nccl, "/n/libnccl.so.2", "/c/libcudart.so");
+        true, libraries, "Some GPU", devices, nccl, "/n/libnccl.so.2", "/c/libcudart.so");
   }
 
   private static Map<String, Step> steps(Machine machine, Map<String, String> environment) {
@@ -297,6 +301,25 @@ class EvidencePlanTest {
       Step.Command command = processes.commands().get(rank);
       assertNull(command.environment().get("NCCL_HOSTID"));
       assertEquals("" + rank, command.words().get(command.words().indexOf("--device") + 1));
+    }
+  }
+
+  /** So that a run there tests what will run on a GPU. */
+  @Test
+  void emulatedCudaHasTheStepsOfGpus() {
+    for (int devices = 1; devices <= 2; devices++) {
+      Map<String, Step> gpu = steps(gpu("2.30.7", devices));
+      Map<String, Step> emulated = steps(machine(Libraries.EMULATED_CUDA, "2.30.7", devices));
+      for (Step step : emulated.values()) {
+        assertEquals(gpu.get(step.name()).impossible(), step.impossible());
+        for (int i = 0; i < step.commands().size(); i++) {
+          List<String> words =
+              step.commands().get(i).words().stream()
+                  .map(word -> word.replace("contract.Emulated", "contract."))
+                  .toList();
+          assertEquals(gpu.get(step.name()).commands().get(i).words(), words);
+        }
+      }
     }
   }
 

@@ -18,7 +18,14 @@ import org.junit.jupiter.api.io.TempDir;
 /** Fuzzes the reading of reports and of earlier runs; scripts/fuzz runs more. */
 class JsonFuzzTest {
   private static final Machine MACHINE =
-      new Machine(true, true, "stand-in", 8, "2.30.7", "/lib/libnccl.so.2", "/lib/libcudart.so");
+      new Machine(
+          true,
+          Libraries.STAND_IN,
+          "stand-in",
+          8,
+          "2.30.7",
+          "/lib/libnccl.so.2",
+          "/lib/libcudart.so");
   private static final Report REPORT =
       new Report(
           Report.Verdict.PASSED,

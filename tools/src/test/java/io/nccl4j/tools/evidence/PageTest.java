@@ -2,6 +2,7 @@ package io.nccl4j.tools.evidence;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.tools.cli.JsonTree;
@@ -17,13 +18,16 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Tests of the page and the JSON of a run. */
 class PageTest {
-  private static final Machine GPU =
-      new Machine(true, false, "Some GPU", 1, "2.28.9", "/lib/libnccl.so.2", "/lib/libcudart.so");
-  private static final Machine STAND_IN =
-      new Machine(true, true, "stand-in", 8, "2.30.7", "/lib/libnccl.so.2", "/lib/libcudart.so");
+  private static final Machine GPU = machine(Libraries.NVIDIA, "2.28.9");
+  private static final Machine STAND_IN = machine(Libraries.STAND_IN, "2.30.7");
 
   private static final Run.RunSource LATEST =
       new Run.RunSource("2026-11-20 12:00:00 UTC", "1.0, commit abc", "Java 25");
+
+  private static Machine machine(Libraries libraries, String nccl) {
+    String device = libraries == Libraries.NVIDIA ? "Some GPU" : "nccl4j stand-in (no GPU)";
+    return new Machine(true, libraries, device, 1, nccl, "/lib/libnccl.so.2", "/lib/libcudart.so");
+  }
 
   private static Outcome outcome(Outcome.Status status, String summary) {
     Step.Command command =
@@ -72,8 +76,19 @@ class PageTest {
   @Test
   void standInIsNamedFirst() {
     List<String> lines = lines(run(STAND_IN, outcome(Outcome.Status.PASSED, "fine")));
+    assertEquals("# Not a GPU result: nccl4j stand-in (no GPU), NCCL 2.30.7", lines.getFirst());
     assertTrue(lines.get(2).startsWith("> **This is not a GPU result.**"), lines.get(2));
     assertTrue(lines.get(3).contains("a test fixture, not NCCL, no GPU"), lines.get(3));
+  }
+
+  @Test
+  void emulatedCudaIsNamedFirst() {
+    Machine machine = machine(Libraries.EMULATED_CUDA, "2.30.7");
+    Run run = run(machine, outcome(Outcome.Status.PASSED, "fine"));
+    List<String> lines = lines(run);
+    assertEquals("# Not a GPU result: nccl4j stand-in (no GPU), NCCL 2.30.7", lines.getFirst());
+    assertTrue(lines.get(3).contains("NVIDIA's NCCL on the emulated CUDA"), lines.get(3));
+    assertEquals(true, run.tree().get("stand_in"));
   }
 
   @Test
@@ -137,7 +152,7 @@ class PageTest {
     assertEquals("1.0, commit abc", step.get("build"));
     assertEquals("2026-11-20 12:00:00 UTC", step.get("date"));
     assertEquals("Java 25", step.get("versions"));
-    assertEquals(8L, json.get("devices"));
+    assertEquals(1L, json.get("devices"));
   }
 
   @Test
@@ -168,8 +183,10 @@ class PageTest {
     assertEquals(
         "OUT has steps of a run where stand_in is false, here it is true; use another directory",
         earlier.difference(run(STAND_IN)));
-    Machine newer =
-        new Machine(true, false, "Some GPU", 1, "2.30.7", "/lib/libnccl.so.2", "/lib/libcudart.so");
+    Machine newer = machine(Libraries.NVIDIA, "2.30.7");
+    Map<?, ?> standIn = run(STAND_IN).tree();
+    Map<?, ?> emulated = run(machine(Libraries.EMULATED_CUDA, "2.30.7")).tree();
+    assertNotEquals(standIn.get("stand_in_is"), emulated.get("stand_in_is"));
     assertEquals(
         "OUT has steps of a run where nccl is 2.28.9, here it is 2.30.7; use another directory",
         earlier.difference(run(newer)));

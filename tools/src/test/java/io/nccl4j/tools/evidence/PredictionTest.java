@@ -95,16 +95,18 @@ class PredictionTest {
         folder.resolve("nccl.log.16"), "host:1:2 [0] NCCL INFO Channel 00/01 : 0 3 1 2\n");
     Map<String, String> environment =
         Map.of("NCCL_ALGO", "Ring", "NCCL_PROTO", "LL", "NCCL_DEBUG_FILE", log + ".%p");
-    ReferenceOptions options = Prediction.options(4, environment);
+    ReferenceOptions options = Prediction.options("2.29.2", 4, environment);
     assertEquals(Algorithm.RING, options.algorithm());
     assertEquals(Protocol.LL, options.layout().protocol());
     assertEquals(1, options.channels());
     assertEquals(List.of(List.of(0, 3, 1, 2)), options.layout().ringOrders());
+    assertEquals(16 << 10, options.layout().cellBytes());
+    assertEquals(8 << 10, Prediction.options("2.28.9", 4, environment).layout().cellBytes());
   }
 
   @Test
   void predictionWithoutLogIsNotPossible() {
     Map<String, String> environment = Map.of("NCCL_DEBUG_FILE", folder.resolve("none").toString());
-    assertThrows(NotPossible.class, () -> Prediction.options(4, environment));
+    assertThrows(NotPossible.class, () -> Prediction.options("2.30.7", 4, environment));
   }
 }

@@ -177,6 +177,34 @@ class ProgramsTest {
         outcome.report().summary());
   }
 
+  @Test
+  void topicWithoutTimeKeepsItsResults() {
+    Map<String, String> facts =
+        Map.of("topic", "Groups", "passed", "12", "failed", "0", "skipped", "3");
+    assertEquals(
+        List.of("Groups", "not finished", 12L, 0L, 3L, ""),
+        ContractSuite.brokenRow("Groups", ended(Outcome.Status.TIMED_OUT, facts), true));
+    assertEquals(
+        List.of("Groups", "TIMED OUT", 12L, 0L, 3L, ""),
+        ContractSuite.brokenRow("Groups", ended(Outcome.Status.TIMED_OUT, facts), false));
+    assertEquals(
+        List.of("Groups", "CRASHED", 12L, 0L, 3L, ""),
+        ContractSuite.brokenRow("Groups", ended(Outcome.Status.CRASHED, facts), true));
+    Map<String, String> failed = new HashMap<>(facts);
+    failed.put("failed", "1");
+    assertEquals(
+        List.of("Groups", "TIMED OUT", 12L, 1L, 3L, ""),
+        ContractSuite.brokenRow("Groups", ended(Outcome.Status.TIMED_OUT, failed), true));
+    assertEquals(
+        List.of("Split", "not finished", 0L, 0L, 0L, ""),
+        ContractSuite.brokenRow("Split", ended(Outcome.Status.TIMED_OUT, facts), true));
+  }
+
+  private static Outcome ended(Outcome.Status status, Map<String, String> facts) {
+    Report report = new Report(Report.Verdict.UNFINISHED, "", facts, List.of(), List.of());
+    return new Outcome(Step.of("topics", "topics", Duration.ZERO), status, report, 0, Map.of());
+  }
+
   /** Two ranks of the reference, in one process, in two processes, and started by a launcher. */
   @Test
   void bandwidthHasTablePerCollective() {

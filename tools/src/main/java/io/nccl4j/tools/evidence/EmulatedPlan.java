@@ -1,0 +1,188 @@
+package io.nccl4j.tools.evidence;
+
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.function.IntFunction;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+
+/** The steps that run the suites on NVIDIA's NCCL over the emulated CUDA of the tests. */
+final class EmulatedPlan {
+  private static final String SUITE = "io.nccl4j.contract.EmulatedNcclContractTest";
+  private static final String DEVICES = "NCCL4J_STANDIN_DEVICES";
+
+  /** The suites take minutes, and many times as long on processors that others use. */
+  private static final Duration SUITE_DEADLINE = Duration.ofMinutes(40);
+
+  private static final Duration COMPARISON_DEADLINE = Duration.ofMinutes(5);
+
+  private final Path work;
+  private final Map<String, String> environment;
+
+  /**
+   * Creates a plan.
+   *
+   * @param work a directory for this run only
+   * @param environment variables for all steps, which name the libraries
+   */
+  EmulatedPlan(Path work, Map<String, String> environment) {
+    this.work = work;
+    this.environment = environment;
+  }
+
+  /** Returns the steps that run the contract suite. */
+  List<Step> contracts() throws ClassNotFoundException {
+    String topics = String.join(",", ContractSuite.topics(SUITE).keySet());
+    String[] suite = {"contract", "--suite", SUITE, "--topics", topics};
+    Map<String, String> sockets = Map.of("NCCL_NET", "Socket", "NCCL_SOCKET_IFNAME", "lo");
+    return List.of(
+        step(
+            "contract-one-process",
+            "Contract suite, 3 ranks in one process",
+            SUITE_DEADLINE,
+            java("contract-one-process", "process", devices(3), suite, "--size", "3")),
+        step(
+            "contract-processes",
+            "Contract suite, 2 ranks in 2 processes on one host",
+            SUITE_DEADLINE,
+            ranks("contract-processes", suite, _ -> devices(2))),
+        step(
+            "contract-hosts",
+            "Contract suite, 2 ranks in 2 processes on two hosts, through sockets",
+            SUITE_DEADLINE,
+            ranks(
+                "contract-hosts",
+                suite,
+                rank -> {
+                  Map<String, String> variables = devices(2);
+                  variables.putAll(sockets);
+                  variables.put("NCCL_HOSTID", "host-" + rank);
+                  return variables;
+                })));
+  }
+
+  /** Returns the steps that compare results of each algorithm and protocol bit for bit. */
+  List<Step> predictions() {
+    return Stream.of("Ring", "Tree")
+        .flatMap(
+            algorithm ->
+                Stream.of("LL", "LL128", "Simple").map(protocol -> prediction(algorithm, protocol)))
+        .toList();
+  }
+
+  Step prediction(String algorithm, String protocol) {
+    String name = ("bits-" + algorithm + "-" + protocol).toLowerCase(Locale.ROOT);
+    Map<String, String> variables = devices(4);
+    variables.put("NCCL_NVLS_ENABLE", "0");
+    variables.put(Prediction.ALGORITHM, algorithm);
+    variables.put(Prediction.PROTOCOL, protocol);
+    variables.put("NCCL_DEBUG", "INFO");
+    variables.put("NCCL_DEBUG_SUBSYS", "INIT");
+    variables.put(Prediction.LOG, work.resolve(name + ".nccl" + Prediction.PROCESS).toString());
+    return step(
+        name,
+        "All-reduces of 4 ranks, " + algorithm + " with " + protocol,
+        COMPARISON_DEADLINE,
+        java(name, "process", variables, new String[] {"prediction"}, "--size", "4"));
+  }
+
+  /** Returns the step that compares all collectives of two processes bit for bit. */
+  Step collectives() {
+    String[] program = {"cross-check", "--quick"};
+    return step(
+        "bits-collectives",
+        "All collectives of 2 ranks in 2 processes",
+        COMPARISON_DEADLINE,
+        ranks("bits-collectives", program, _ -> devices(2)));
+  }
+
+  /** Returns the step that runs a test class of the library with Maven. */
+  static Step test(String title, Path checkout, String test) {
+    List<String> words =
+        List.of(
+            "mvn",
+            "--batch-mode",
+            "--file",
+            checkout.resolve("parent/pom.xml").toString(),
+            "--projects",
+            "..",
+            "--also-make",
+            "test",
+            "-Dtest=" + test,
+            "-Dsurefire.failIfNoSpecifiedTests=false",
+            "-Dspotless.check.skip=true");
+    return step(test, title, SUITE_DEADLINE, new Step.Command("Maven", words, Map.of(), null));
+  }
+
+  /** Returns the step that runs the evidence of a bundle, into a folder of its own. */
+  Step evidence(Path bundle, int devices) {
+    String name = "evidence-" + devices;
+    List<String> words =
+        List.of(
+            bundle.resolve("scripts/gpu-evidence").toString(),
+            "--quick",
+            work.resolve(name).toString());
+    return step(
+        name,
+        "`scripts/gpu-evidence --quick`, " + (devices == 1 ? "1 device" : devices + " devices"),
+        SUITE_DEADLINE,
+        new Step.Command("bundle", words, devices(devices), null));
+  }
+
+  private Map<String, String> devices(int count) {
+    Map<String, String> variables = new LinkedHashMap<>(environment);
+    variables.put(DEVICES, "" + count);
+    return variables;
+  }
+
+  private static Step step(String name, String title, Duration deadline, Step.Command... commands) {
+    return Step.of(name, title, deadline, commands);
+  }
+
+  private Step.Command[] ranks(
+      String name, String[] program, IntFunction<Map<String, String>> environment) {
+    return IntStream.range(0, 2)
+        .mapToObj(
+            rank ->
+                java(
+                    name,
+                    "rank " + rank,
+                    environment.apply(rank),
+                    program,
+                    "--size",
+                    "2",
+                    "--rank",
+                    "" + rank,
+                    "--device",
+                    "" + rank,
+                    "--meet",
+                    work.resolve(name).toString()))
+        .toArray(Step.Command[]::new);
+  }
+
+  private Step.Command java(
+      String name,
+      String label,
+      Map<String, String> variables,
+      String[] program,
+      String... arguments) {
+    Path report = work.resolve(name + "." + label.replace(' ', '-') + ".json");
+    List<String> words =
+        new ArrayList<>(
+            Java.command(
+                Child.class.getName(),
+                "-Dio.nccl4j.nccl.library=" + environment.get("NCCL4J_NCCL_LIBRARY"),
+                "-Dio.nccl4j.cudart.library=" + environment.get("NCCL4J_CUDART_LIBRARY"),
+                StepRunner.crashFile(work)));
+    words.addAll(List.of(program));
+    words.addAll(List.of(arguments));
+    words.addAll(List.of("--report", report.toString()));
+    variables.put("CLASSPATH", Java.classPath());
+    return new Step.Command(label, List.copyOf(words), variables, report);
+  }
+}
