@@ -38,6 +38,7 @@ static void event_destroy(void *object) {
 }
 
 static cudaError_t event_create(cudaEvent_t *event, unsigned int flags) {
+  /* Every wait blocks here, and no event leaves its process: its handles (cudaIpcGetEventHandle) are not emulated. */
   const unsigned int known = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
   int device;
   if (!event || (flags & ~known)) return cudaErrorInvalidValue;
