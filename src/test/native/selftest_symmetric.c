@@ -204,10 +204,10 @@ static void test_operations(void) {
   }
 }
 
-/* Two works: the first is of one block and a part of another; or all blocks execute it together. */
+/* Two works: the first is of one block and a part of another; or two blocks execute one of the works together. */
 static void test_works(void) {
   for (int operation = ALL_REDUCES; operation <= REDUCE_SCATTERS; operation++)
-    for (int together = 0; together < 3; together++) { /* 1: two blocks execute the first work; 2: the second one */
+    for (int together = 0; together < 3; together++) { /* 1: the first work; 2: the second one */
       size_t first = 9000, second = 5000, unit = operation == ALL_GATHERS ? 4 : 1;
       struct launch_of_works l = {.name = names[operation][1], .ranks = 3, .blocks = 3, .works = 2};
       static const struct range ends[3][3] = {{{0, 0x7fff}, {1, 0x3fff}, {1, 0xffff}},

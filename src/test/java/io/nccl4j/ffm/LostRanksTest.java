@@ -82,7 +82,8 @@ class LostRanksTest {
 
   /**
    * NCCL does not notice the loss of a process on the same host, nor of one that is stopped. A
-   * stopped rank that continues when the others have gone must end by its own timeout.
+   * stopped rank that continues when the others have gone ends by its own timeout, or has the sum
+   * if connections still hold all that it needs.
    */
   @ParameterizedTest
   @CsvSource({"KILL, false", "STOP, false", "STOP, true"})
@@ -101,7 +102,8 @@ class LostRanksTest {
       ranks.get(LOST).signal("CONT");
       String reply = replies(ranks.subList(LOST, RANKS), "await " + SOON).getFirst();
       // NCCL may notice that the others have closed their connections.
-      assertTrue(reply.matches("failed io.nccl4j.Nccl(Timeout|Remote)Exception: .*"), () -> reply);
+      assertTrue(
+          reply.matches("ok 3|failed io.nccl4j.Nccl(Timeout|Remote)Exception: .*"), () -> reply);
       succeed(ranks.subList(LOST, RANKS), "abort");
       assertNothingMoreLeft(ranks.subList(LOST, RANKS), before.subList(LOST, RANKS));
     }
