@@ -72,7 +72,8 @@ final class EmulatedPlan {
     return Stream.of("Ring", "Tree")
         .flatMap(
             algorithm ->
-                Stream.of("LL", "LL128", "Simple").map(protocol -> prediction(4, algorithm, protocol)))
+                Stream.of("LL", "LL128", "Simple")
+                    .map(protocol -> prediction(4, algorithm, protocol)))
         .toList();
   }
 

@@ -263,7 +263,7 @@ class EvidencePlanTest {
       Map<String, String> variables = step.commands().get(rank).environment();
       assertEquals("nccl4j-evidence-" + rank, variables.get("NCCL_HOSTID"));
       assertEquals("LL", variables.get("NCCL_PROTO"));
-    assertEquals("512", variables.get("NCCL_NTHREADS"));
+      assertEquals("512", variables.get("NCCL_NTHREADS"));
     }
   }
 
