@@ -17,7 +17,7 @@ final class EmulatedPlan {
   private static final String DEVICES = "NCCL4J_STANDIN_DEVICES";
 
   /** The suites take minutes, and many times as long on processors that others use. */
-  private static final Duration SUITE_DEADLINE = Duration.ofMinutes(40);
+  private static final Duration SUITE_DEADLINE = Duration.ofMinutes(45);
 
   private static final Duration COMPARISON_DEADLINE = Duration.ofMinutes(5);
 

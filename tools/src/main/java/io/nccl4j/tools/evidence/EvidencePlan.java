@@ -94,6 +94,9 @@ final class EvidencePlan {
   /** Enough to read all libraries, including Python's, from a cold disk. */
   private static final int FIRST_SECONDS = 40;
 
+  /** How many times as long as on a GPU a step may take on processors, which may be busy. */
+  private static final int EMULATION_FACTOR = 5;
+
   /** At least three, so that the order matters; a power of two, so that averages are exact. */
   private static final int PREDICTED_RANKS = 4;
 
@@ -179,6 +182,11 @@ final class EvidencePlan {
             "contract",
             "--suite",
             suite(machine)));
+    if (machine.libraries() == Libraries.EMULATED_CUDA) {
+      return steps.stream()
+          .map(step -> step.withDeadline(step.deadline().multipliedBy(EMULATION_FACTOR)))
+          .toList();
+    }
     return machine.usable()
         ? steps
         : steps.stream()

@@ -314,6 +314,7 @@ class EvidencePlanTest {
       Map<String, Step> emulated = steps(machine(Libraries.EMULATED_CUDA, "2.30.7", devices));
       for (Step step : emulated.values()) {
         assertEquals(gpu.get(step.name()).impossible(), step.impossible());
+        assertEquals(gpu.get(step.name()).deadline().multipliedBy(5), step.deadline());
         for (int i = 0; i < step.commands().size(); i++) {
           List<String> words =
               step.commands().get(i).words().stream()
