@@ -8,7 +8,6 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 
 /**
@@ -40,7 +39,7 @@ public final class EmulatedCommand {
     Files.deleteIfExists(log);
     try (StepRunner runner = new StepRunner(work, log)) {
       String date = EvidenceCommand.date();
-      Outcome device = run(runner, new EvidencePlan(work, true, environment).first());
+      Outcome device = runner.run(new EvidencePlan(work, true, environment).first(), out);
       Machine machine = Machine.of(device);
       if (machine.libraries() != Libraries.EMULATED_CUDA) {
         out.println("emulated-evidence: NCCL4J_EMULATED_NCCL is not NVIDIA's NCCL on this CUDA");
@@ -70,35 +69,22 @@ public final class EmulatedCommand {
     }
     EmulatedPlan plan = new EmulatedPlan(work, libraries);
     for (Step step : plan.predictions()) {
-      results.add(EmulatedResult.ofBits(run(runner, step)));
+      results.add(EmulatedResult.ofBits(runner.run(step, out)));
     }
-    results.add(EmulatedResult.ofBits(run(runner, plan.collectives(2))));
+    results.add(EmulatedResult.ofBits(runner.run(plan.collectives(2), out)));
     for (Step step : plan.contracts()) {
-      results.add(EmulatedResult.ofContract(run(runner, step)));
+      results.add(EmulatedResult.ofContract(runner.run(step, out)));
     }
     // A report of an earlier run must not be counted.
     Files.deleteIfExists(PLANNER_XML);
     Step planner = EmulatedPlan.test("Planner comparisons", CHECKOUT, PLANNER_TEST);
-    results.add(EmulatedResult.ofPlanner(run(runner, planner), PLANNER_XML));
+    results.add(EmulatedResult.ofPlanner(runner.run(planner, out), PLANNER_XML));
     Path bundle = Path.of(environment.get("NCCL4J_HOME"));
     for (int devices = 1; devices <= 2; devices++) {
       Step step = plan.evidence(bundle, devices);
       Path json = work.resolve(step.name()).resolve("evidence.json");
-      results.add(EmulatedResult.ofEvidence(run(runner, step), json));
+      results.add(EmulatedResult.ofEvidence(runner.run(step, out), json));
     }
-  }
-
-  private Outcome run(StepRunner runner, Step step) {
-    out.printf("%-20s ", step.name());
-    out.flush();
-    Outcome outcome = runner.run(step);
-    out.printf(
-        Locale.ROOT,
-        "%s, %.0f s: %s%n",
-        outcome.status().label(),
-        outcome.seconds(),
-        outcome.report().summary());
-    return outcome;
   }
 
   private Redaction redaction(Path work) {

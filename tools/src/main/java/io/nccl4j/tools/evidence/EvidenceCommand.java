@@ -15,7 +15,6 @@ import java.time.ZoneOffset;
 import java.time.format.DateTimeFormatter;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.stream.Stream;
@@ -244,7 +243,7 @@ public final class EvidenceCommand {
     String date = date();
     String build = environment.getOrDefault("NCCL4J_BUILD", "of an unknown commit");
     long start = System.nanoTime();
-    Outcome device = run(runner, plan.first());
+    Outcome device = runner.run(plan.first(), out);
     Machine machine = Machine.of(device);
     Run.RunSource source = new Run.RunSource(date, build, Machine.versions(device));
     List<Run.Recorded> recorded = new ArrayList<>(List.of(new Run.Recorded(device, source)));
@@ -252,7 +251,7 @@ public final class EvidenceCommand {
     if (!difference.isEmpty()) {
       if (launch.size() > 1) {
         // Without this rank, the others would wait until their deadline.
-        run(runner, plan.launched(machine, launch));
+        runner.run(plan.launched(machine, launch), out);
       }
       err.println("gpu-evidence: " + difference);
       return FAILED;
@@ -280,7 +279,7 @@ public final class EvidenceCommand {
       // All the remaining time, except the deadlines of the steps that follow.
       later = later.minus(step.deadline());
       Duration allowed = Duration.ofNanos(end - System.nanoTime()).minus(later);
-      recorded.add(new Run.Recorded(run(runner, step.withDeadline(allowed)), source));
+      recorded.add(new Run.Recorded(runner.run(step.withDeadline(allowed), out), source));
       run = new Run(source, quick, machine, List.copyOf(recorded)).mergedWith(earlier.steps());
       // Written after each step, to keep the results if the machine crashes.
       write(run, work);
@@ -295,19 +294,6 @@ public final class EvidenceCommand {
   static String date() {
     return DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss 'UTC'")
         .format(Clock.systemUTC().instant().atOffset(ZoneOffset.UTC));
-  }
-
-  private Outcome run(StepRunner runner, Step step) {
-    out.printf("%-26s ", step.name());
-    out.flush();
-    Outcome outcome = runner.run(step);
-    out.printf(
-        Locale.ROOT,
-        "%s, %.1f s: %s%n",
-        outcome.status().label(),
-        outcome.seconds(),
-        outcome.report().summary());
-    return outcome;
   }
 
   private void write(Run run, Path work) throws IOException {

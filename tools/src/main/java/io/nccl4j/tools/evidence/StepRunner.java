@@ -1,6 +1,7 @@
 package io.nccl4j.tools.evidence;
 
 import java.io.IOException;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
@@ -12,6 +13,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -91,6 +93,20 @@ final class StepRunner implements AutoCloseable {
     PEER_FAILED,
     DEADLINE,
     SILENT
+  }
+
+  /** Runs a step and returns its outcome, which is also printed. */
+  Outcome run(Step step, PrintStream out) {
+    out.printf("%-26s ", step.name());
+    out.flush();
+    Outcome outcome = run(step);
+    out.printf(
+        Locale.ROOT,
+        "%s, %.1f s: %s%n",
+        outcome.status().label(),
+        outcome.seconds(),
+        outcome.report().summary());
+    return outcome;
   }
 
   /** Runs a step and returns its outcome. */
