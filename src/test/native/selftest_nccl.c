@@ -1505,6 +1505,9 @@ static void variables(void) {
       {"NCCL4J_STANDIN_PITFALLS", "5", "numbers of pitfalls, such as 3,8"},
       {"NCCL4J_STANDIN_RANK_FAILS", "1:", "rank or rank:result"},
       {"NCCL4J_STANDIN_RANK_FAILS", "one", "rank or rank:result"},
+      {"NCCL4J_STANDIN_RANK_FAILS", "-1", "rank or rank:result"},
+      {"NCCL4J_STANDIN_RANK_FAILS", "1:999", "rank or rank:result"},
+      {"NCCL4J_STANDIN_PITFALLS", "4294967299", "numbers of pitfalls, such as 3,8"},
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
     CHECK(refuses_variable(refused[i].name, refused[i].value, refused[i].rule));

@@ -22,7 +22,7 @@
 #define CHUNK_ELEMENTS 2048 /* that are reduced at once */
 #define MAX_LOCAL_RANKS 72
 
-/* NCCL's names: the kernels'. */
+/* The algorithms, named as in NCCL's kernels. */
 enum symmetric_algorithm {
   ALL_REDUCE_AGXLL_R,
   ALL_REDUCE_RSXLD_AGXST,

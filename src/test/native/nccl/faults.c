@@ -18,7 +18,8 @@ static void pitfalls_from_environment(void) {
   const char *text = getenv("NCCL4J_STANDIN_PITFALLS");
   for (char *end; text; text = *end ? end + 1 : NULL) {
     long number = strtol(text, &end, 10);
-    if (end == text || (*end && *end != ',') || nccl4j_standin_pitfall((int)number, 1) != 0)
+    if (end == text || (*end && *end != ',') || number != (int)number ||
+        nccl4j_standin_pitfall((int)number, 1) != 0)
       nccl4j_standin_refuse_variable("NCCL4J_STANDIN_PITFALLS", "numbers of pitfalls, such as 3,8");
   }
 }
@@ -26,7 +27,8 @@ static void pitfalls_from_environment(void) {
 static void failing_from_environment(void) {
   int rank = -1, result = ncclRemoteError, end = 0;
   const char *text = getenv("NCCL4J_STANDIN_RANK_FAILS");
-  if (text && (sscanf(text, "%d%n:%d%n", &rank, &end, &result, &end) < 1 || text[end]))
+  if (text && (sscanf(text, "%d%n:%d%n", &rank, &end, &result, &end) < 1 || text[end] || rank < 0 || result < 0 ||
+               result >= ncclNumResults))
     nccl4j_standin_refuse_variable("NCCL4J_STANDIN_RANK_FAILS", "rank or rank:result");
   atomic_store(&failing, rank);
   atomic_store(&failing_result, result);

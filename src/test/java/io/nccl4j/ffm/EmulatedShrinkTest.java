@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.fixtures.programs.EmulatedNccl;
 import io.nccl4j.fixtures.programs.FinishedProgram;
+import java.lang.ProcessBuilder.Redirect;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -32,9 +33,11 @@ class EmulatedShrinkTest {
   void survivorsCloseParentWhileLostRankIsSilent() throws Exception {
     Map<String, String> environment = EmulatedNccl.environment(RANKS);
     Files.setPosixFilePermissions(folder, PosixFilePermissions.fromString("rwx------"));
-    ProcessBuilder lost = new ProcessBuilder(command(RANKS - 1));
-    lost.environment().putAll(environment);
-    Process silent = lost.inheritIO().redirectInput(ProcessBuilder.Redirect.PIPE).start();
+    Process silent =
+        FinishedProgram.builder(environment, command(RANKS - 1))
+            .redirectOutput(Redirect.DISCARD)
+            .redirectError(Redirect.DISCARD)
+            .start();
     try (ExecutorService threads = Executors.newVirtualThreadPerTaskExecutor()) {
       List<Future<FinishedProgram>> survivors = new ArrayList<>();
       for (int rank = 0; rank < RANKS - 1; rank++) {

@@ -1,6 +1,5 @@
 package io.nccl4j.tools.evidence;
 
-import io.nccl4j.tools.cli.OutputFile;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.file.Files;
@@ -9,6 +8,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 
 /**
  * The program of {@code scripts/emulated-evidence}: runs the suites on NVIDIA's NCCL over the
@@ -41,6 +41,9 @@ public final class EmulatedCommand {
       String date = EvidenceCommand.date();
       Outcome device = runner.run(new EvidencePlan(work, true, environment).first(), out);
       Machine machine = Machine.of(device);
+      if (!machine.usable()) {
+        return false;
+      }
       if (machine.libraries() != Libraries.EMULATED_CUDA) {
         out.println("emulated-evidence: NCCL4J_EMULATED_NCCL is not NVIDIA's NCCL on this CUDA");
         return false;
@@ -52,13 +55,12 @@ public final class EmulatedCommand {
       Files.createDirectories(page.getParent());
       Files.writeString(
           page,
-          redaction(work)
-              .apply(EmulatedPage.of(source, device.report().facts(), List.copyOf(results))));
+          redaction(work).apply(EmulatedPage.of(source, facts(device), List.copyOf(results))));
       out.println(CHECKOUT.relativize(page));
       return results.stream().noneMatch(result -> result.outcome().status().bad());
     } finally {
       out.println("the output of all programs: " + CHECKOUT.relativize(log));
-      OutputFile.deleteFolder(work);
+      EvidenceCommand.clear(work, out);
     }
   }
 
@@ -85,6 +87,18 @@ public final class EmulatedCommand {
       Path json = work.resolve(step.name()).resolve("evidence.json");
       results.add(EmulatedResult.ofEvidence(runner.run(step, out), json));
     }
+  }
+
+  /** Returns what the device step reported, and NCCL's variables. */
+  private Map<String, String> facts(Outcome device) {
+    Map<String, String> facts = new TreeMap<>(device.report().facts());
+    environment.forEach(
+        (name, value) -> {
+          if (name.startsWith(EmulatedPage.VARIABLE)) {
+            facts.put(name, value);
+          }
+        });
+    return facts;
   }
 
   private Redaction redaction(Path work) {

@@ -12,19 +12,25 @@ final class EmulatedPage {
   private static final List<String> FACTS =
       List.of("Java", "system", "C library", "processor", "processors");
 
+  /** The beginning of the names of NCCL's variables. */
+  static final String VARIABLE = "NCCL_";
+
   private EmulatedPage() {}
 
   /**
    * Returns the page.
    *
    * @param source when and from which commit it was made
-   * @param facts what the step {@code device} reported
+   * @param facts what the step {@code device} reported, and NCCL's variables
    * @param results all steps after it
    */
   static String of(Run.RunSource source, Map<String, String> facts, List<EmulatedResult> results) {
     StringBuilder page = new StringBuilder();
     page.append(head(source, facts));
     FACTS.forEach(name -> page.append(row(name, facts.getOrDefault(name, "unknown"))));
+    facts.keySet().stream()
+        .filter(name -> name.startsWith(VARIABLE))
+        .forEach(name -> page.append(row("`" + name + "`", facts.get(name))));
     page.append("\n## Tests\n\n");
     page.append("Of several processes, rank 0 is counted. Of the evidence, steps are counted.\n\n");
     page.append(row("arrangement", "result", "run", "passed", "failed", "skipped", "seconds"));
@@ -42,7 +48,7 @@ final class EmulatedPage {
                   page.append(row(result.outcome().step().title(), number, reason)));
     }
     page.append("\n## Comparisons\n\n");
-    page.append(row("compared with what nccl4j predicts", "number", "different"));
+    page.append(row("compared with nccl4j's prediction or reference", "number", "different"));
     page.append("|---|---|---|\n");
     results.forEach(result -> page.append(comparisons(result)));
     failures(page, results);

@@ -25,7 +25,12 @@ record EmulatedResult(
     Map<String, Long> skips,
     List<Comparison> comparisons,
     List<String> failures) {
-  private static final Pattern SKIPS = Pattern.compile("skipped (\\d+): (.*)");
+  private static final Pattern SKIPS = Pattern.compile("(rank \\d+: )?skipped (\\d+): (.*)");
+
+  /** The summary of a suite in which nothing failed and no topic was left out. */
+  private static final Pattern COMPLETE =
+      Pattern.compile("[1-9]\\d* passed, 0 failed, \\d+ skipped");
+
   private static final Pattern BITS = Pattern.compile("(\\d+) results compared .*, (\\d+) differ");
 
   /** A line that {@code PlannerTest} prints. */
@@ -36,6 +41,8 @@ record EmulatedResult(
       Pattern.compile(
           "<testsuite [^>]*tests=\"(\\d+)\" errors=\"(\\d+)\" skipped=\"(\\d+)\""
               + " failures=\"(\\d+)\"");
+
+  private static final Pattern SKIPPED_TEST = Pattern.compile("<skipped message=\"([^\"]*)\"");
 
   private static final Pattern FAILED_TEST =
       Pattern.compile(
@@ -63,13 +70,26 @@ record EmulatedResult(
     List<String> failures = new ArrayList<>();
     for (String note : report.notes()) {
       Matcher skip = SKIPS.matcher(note);
-      if (skip.matches()) {
-        skips.merge(skip.group(2), Long.valueOf(skip.group(1)), Long::sum);
-      } else {
+      if (!skip.matches()) {
         failures.add(note);
+      } else if (skip.group(1) == null) {
+        skips.merge(skip.group(3), Long.valueOf(skip.group(2)), Long::sum);
       }
     }
-    return new EmulatedResult(outcome, counts, skips, List.of(), failures);
+    boolean complete = COMPLETE.matcher(report.summary()).matches();
+    return new EmulatedResult(checked(outcome, complete), counts, skips, List.of(), failures);
+  }
+
+  /** Returns an outcome that is bad if its reports do not confirm that everything passed. */
+  private static Outcome checked(Outcome outcome, boolean confirmed) {
+    return confirmed || outcome.status().bad()
+        ? outcome
+        : new Outcome(
+            outcome.step(),
+            Outcome.Status.FAILED,
+            outcome.report(),
+            outcome.seconds(),
+            outcome.tails());
   }
 
   private static List<Long> sums(Table table) {
@@ -86,7 +106,12 @@ record EmulatedResult(
         bits.lookingAt()
             ? List.of(comparison(outcome.step().title(), bits.group(1), bits.group(2)))
             : List.of();
-    return new EmulatedResult(outcome, List.of(), Map.of(), comparisons, outcome.report().notes());
+    return new EmulatedResult(
+        checked(outcome, !comparisons.isEmpty()),
+        List.of(),
+        Map.of(),
+        comparisons,
+        outcome.report().notes());
   }
 
   /**
@@ -96,7 +121,8 @@ record EmulatedResult(
    */
   static EmulatedResult ofPlanner(Outcome outcome, Path xml) throws IOException {
     if (!Files.exists(xml)) {
-      return new EmulatedResult(outcome, List.of(), Map.of(), List.of(), outcome.report().notes());
+      return new EmulatedResult(
+          checked(outcome, false), List.of(), Map.of(), List.of(), outcome.report().notes());
     }
     String text = Files.readString(xml);
     List<Long> counts = new ArrayList<>();
@@ -118,7 +144,13 @@ record EmulatedResult(
             .results()
             .map(found -> found.group(1) + ": " + found.group(2))
             .toList();
-    return new EmulatedResult(outcome, counts, Map.of(), comparisons, failures);
+    Map<String, Long> skips = new LinkedHashMap<>();
+    SKIPPED_TEST
+        .matcher(text)
+        .results()
+        .forEach(found -> skips.merge(found.group(1), 1L, Long::sum));
+    boolean confirmed = !counts.isEmpty() && counts.getFirst() > 0;
+    return new EmulatedResult(checked(outcome, confirmed), counts, skips, comparisons, failures);
   }
 
   private static Comparison comparison(String title, String compared, String different) {
@@ -132,7 +164,8 @@ record EmulatedResult(
    */
   static EmulatedResult ofEvidence(Outcome outcome, Path json) throws IOException {
     if (!Files.exists(json)) {
-      return new EmulatedResult(outcome, List.of(), Map.of(), List.of(), outcome.report().notes());
+      return new EmulatedResult(
+          checked(outcome, false), List.of(), Map.of(), List.of(), outcome.report().notes());
     }
     long[] counts = new long[3];
     Map<String, Long> skips = new LinkedHashMap<>();

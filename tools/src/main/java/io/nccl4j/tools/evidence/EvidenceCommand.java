@@ -152,7 +152,7 @@ public final class EvidenceCommand {
       extract(work.resolve(Interop.SCRIPT));
       return runAll(runner, new EvidencePlan(work, quick, environment), launch, work, earlier);
     } finally {
-      clear(work);
+      clear(work, err);
     }
   }
 
@@ -212,18 +212,18 @@ public final class EvidenceCommand {
       }
       return outcome.status().bad() ? FAILED : 0;
     } finally {
-      clear(work);
+      clear(work, err);
     }
   }
 
   /**
    * Deletes the working directory, unless a process that could not be killed still writes there.
    */
-  private void clear(Path work) {
+  static void clear(Path work, PrintStream err) {
     try {
       OutputFile.deleteFolder(work);
     } catch (IOException e) {
-      err.println("gpu-evidence: " + work + " cannot be deleted: " + e);
+      err.println(work + " cannot be deleted: " + e);
     }
   }
 

@@ -182,16 +182,18 @@ final class EvidencePlan {
             "contract",
             "--suite",
             suite(machine)));
-    if (machine.libraries() == Libraries.EMULATED_CUDA) {
-      return steps.stream()
-          .map(step -> step.withDeadline(step.deadline().multipliedBy(EMULATION_FACTOR)))
-          .toList();
-    }
     return machine.usable()
-        ? steps
+        ? steps.stream()
+            .map(step -> step.withDeadline(step.deadline().multipliedBy(factor(machine))))
+            .toList()
         : steps.stream()
             .map(step -> impossible(step, "no usable GPU, see the first step"))
             .toList();
+  }
+
+  /** Returns how many times as long as on a GPU the steps may take. */
+  private static int factor(Machine machine) {
+    return machine.libraries() == Libraries.EMULATED_CUDA ? EMULATION_FACTOR : 1;
   }
 
   /** Returns the step after the first of a run that a launcher starts once for each rank. */
@@ -213,7 +215,10 @@ final class EvidencePlan {
     // One run of the launcher, but one rendezvous for each collective.
     Map<String, String> run = Map.of(Bandwidth.RUN, launch.jobId() + " evidence");
     return step(
-        LAUNCHED, title, 240, java(LAUNCHED, "rank " + launch.rank(), machine, run, arguments));
+        LAUNCHED,
+        title,
+        240 * factor(machine),
+        java(LAUNCHED, "rank " + launch.rank(), machine, run, arguments));
   }
 
   private static Step impossible(Step step, String reason) {
@@ -292,7 +297,8 @@ final class EvidencePlan {
     variables.put("NCCL_WIN_ENABLE", "0");
     variables.put(Prediction.ALGORITHM, algorithm);
     variables.put(Prediction.PROTOCOL, protocol);
-    // NCCL's default without NVLinks is lower, and changes how many channels small data uses.
+    // Rings with Simple use fewer if all channels together are slow., and changes how many channels
+    // small data uses.
     variables.put("NCCL_NTHREADS", "512");
     variables.put("NCCL_DEBUG", "INFO");
     variables.put("NCCL_DEBUG_SUBSYS", "INIT");
@@ -504,7 +510,7 @@ final class EvidencePlan {
             "--size",
             "2",
             "--deadline",
-            "" + seconds,
+            "" + seconds * factor(machine),
             "--nccl",
             machine.ncclLibrary(),
             "--cudart",

@@ -22,9 +22,11 @@ enum Libraries {
 
   /** Returns the libraries with a description, or NVIDIA's for null. */
   static Libraries of(String description) {
-    return Arrays.stream(values())
-        .filter(libraries -> libraries.description.equals(description))
-        .findFirst()
-        .orElse(NVIDIA);
+    return description == null
+        ? NVIDIA
+        : Arrays.stream(values())
+            .filter(libraries -> libraries.description.equals(description))
+            .findFirst()
+            .orElseThrow(() -> new IllegalArgumentException("unknown libraries " + description));
   }
 }

@@ -146,6 +146,9 @@ final class Prediction {
         algorithm == Algorithm.RING
             ? graph.ringLayout(ranks, protocol)
             : graph.treeLayout(ranks, protocol);
+    if (!Machine.atLeast(nccl, 2, 23) && layout.channels() > 1) {
+      throw new Child.NotPossible("NCCL before 2.23 divides data among channels in another way");
+    }
     if (!Machine.atLeast(nccl, 2, 29)) {
       layout = layout.withCellBytes(OLDER_CELL_BYTES);
     }

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.TreeMap;
 
 /**
@@ -19,6 +20,8 @@ import java.util.TreeMap;
  * @param steps the steps, in the order of the plan
  */
 record Run(RunSource source, boolean quick, Machine machine, List<Recorded> steps) {
+  private static final Long FORMAT = 3L;
+
   /**
    * The run that a step belongs to.
    *
@@ -90,15 +93,15 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
   private Map<String, Object> common() {
     return JsonTree.object(
         "quick", quick,
-        "stand_in", !machine.hasGpus(),
-        "stand_in_is", machine.libraries().description(),
+        "gpu", machine.hasGpus(),
+        "libraries", machine.libraries().description(),
         "device", device(),
         "devices", (long) machine.devices(),
         "nccl", ncclVersion());
   }
 
   Map<String, Object> tree() {
-    Map<String, Object> tree = JsonTree.object("format", 2);
+    Map<String, Object> tree = JsonTree.object("format", FORMAT);
     tree.putAll(source.tree());
     tree.putAll(common());
     tree.put("passed", passed());
@@ -122,7 +125,7 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
      */
     static Earlier read(Path json) throws IOException {
       if (!(JsonTree.parse(Files.readString(json)) instanceof Map<?, ?> tree)
-          || !Long.valueOf(2).equals(tree.get("format"))) {
+          || !FORMAT.equals(tree.get("format"))) {
         throw new IOException(json + " is not evidence in this format");
       }
       Map<String, Object> common = new LinkedHashMap<>();
@@ -147,7 +150,7 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
     String difference(Run run) {
       Map<String, Object> here = run.common();
       return common.keySet().stream()
-          .filter(name -> !common.get(name).equals(here.get(name)))
+          .filter(name -> !Objects.equals(common.get(name), here.get(name)))
           .findFirst()
           .map(
               name ->

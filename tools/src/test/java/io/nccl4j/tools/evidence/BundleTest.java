@@ -193,7 +193,7 @@ class BundleTest {
     assertEquals(out.resolve("evidence.md").toString(), ended.lastLine());
 
     Map<?, ?> json = (Map<?, ?>) JsonTree.parse(Files.readString(out.resolve("evidence.json")));
-    assertEquals("a test fixture, not NCCL, no GPU", json.get("stand_in_is"));
+    assertEquals("a test fixture, not NCCL, no GPU", json.get("libraries"));
     Map<String, String> status = new LinkedHashMap<>();
     for (Object step : (List<?>) json.get("steps")) {
       Map<?, ?> one = (Map<?, ?>) step;

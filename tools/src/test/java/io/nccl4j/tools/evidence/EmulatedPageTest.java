@@ -40,9 +40,10 @@ class EmulatedPageTest {
             ContractSuite.COLUMNS,
             List.of(
                 List.of("Groups", "passed", 20L, 0L, 3L, 1.5),
-                List.of("Split", "FAILED", 5L, 1L, 0L, 0.5)));
+                List.of("Split", "passed", 5L, 0L, 0L, 0.5)));
     return EmulatedResult.ofContract(
-        outcome("contract", status, report("25 passed", List.of(topics), notes)));
+        outcome(
+            "contract", status, report("25 passed, 0 failed, 3 skipped", List.of(topics), notes)));
   }
 
   private static List<String> lines(EmulatedResult... results) {
@@ -72,7 +73,7 @@ class EmulatedPageTest {
                 "skipped 1: there is a GPU",
                 "skipped 2: needs | ranks",
                 "skipped 2: there is a GPU"));
-    assertTrue(lines.contains("| The contract | passed | 29 | 25 | 1 | 3 | 61 |"));
+    assertTrue(lines.contains("| The contract | passed | 28 | 25 | 0 | 3 | 61 |"));
     assertTrue(lines.contains("| The contract | 3 | there is a GPU |"));
     assertTrue(lines.contains("| The contract | 2 | needs \\| ranks |"));
     assertFalse(lines.contains("## Failures"));
@@ -85,10 +86,41 @@ class EmulatedPageTest {
             contract(Outcome.Status.FAILED, "FAILED splits: expected 1"),
             EmulatedResult.ofBits(
                 outcome("bits-ring", Outcome.Status.TIMED_OUT, report("killed", List.of()))));
-    assertTrue(lines.contains("| The contract | **FAILED** | 29 | 25 | 1 | 3 | 61 |"));
+    assertTrue(lines.contains("| The contract | **FAILED** | 28 | 25 | 0 | 3 | 61 |"));
     assertTrue(lines.contains("- FAILED splits: expected 1"));
     assertTrue(lines.contains("| The bits-ring | **TIMED OUT** |  |"));
     assertTrue(lines.contains("**TIMED OUT**: killed"));
+  }
+
+  @Test
+  void incompleteSuiteIsAFailure() {
+    Table topics = new Table("tests", ContractSuite.COLUMNS, List.of());
+    String summary = "9 passed, 0 failed, 0 skipped; not finished: Groups";
+    EmulatedResult result =
+        EmulatedResult.ofContract(
+            outcome("contract", Outcome.Status.PASSED, report(summary, List.of(topics))));
+    assertTrue(lines(result).contains("**FAILED**: " + summary));
+  }
+
+  @Test
+  void skipsOfOtherRanksAreNotCounted() {
+    List<String> lines =
+        lines(contract(Outcome.Status.FAILED, "skipped 3: a", "rank 1: skipped 2: a"));
+    assertTrue(lines.contains("| The contract | 3 | a |"));
+    assertFalse(lines.contains("- rank 1: skipped 2: a"));
+  }
+
+  @Test
+  void passedStepWithoutReportIsAFailure() throws IOException {
+    Outcome passed = outcome("step", Outcome.Status.PASSED, report("", List.of()));
+    Path none = folder.resolve("none");
+    for (EmulatedResult result :
+        List.of(
+            EmulatedResult.ofPlanner(passed, none),
+            EmulatedResult.ofEvidence(passed, none),
+            EmulatedResult.ofBits(passed))) {
+      assertEquals(Outcome.Status.FAILED, result.outcome().status());
+    }
   }
 
   @Test
@@ -106,7 +138,7 @@ class EmulatedPageTest {
     Files.writeString(
         xml,
         """
-        <testsuite name="PlannerTest" time="2.6" tests="3" errors="0" skipped="0" failures="1" \
+        <testsuite name="PlannerTest" time="2.6" tests="4" errors="0" skipped="1" failures="1" \
         flakes="0">
           <testcase name="rings()[1]" classname="PlannerTest" time="2.0">
             <system-out><![CDATA[random data: -Dtest.seed=39
@@ -114,6 +146,9 @@ class EmulatedPageTest {
         ]]></system-out>
           </testcase>
           <testcase name="rings()[2]" classname="PlannerTest" time="0.3">
+            <skipped message="no LL128"/>
+          </testcase>
+          <testcase name="rings()[3]" classname="PlannerTest" time="0.3">
             <failure message="9 ranks: predicted 1, planned 2" type="AssertionError">text</failure>
             <system-out><![CDATA[reduce, TREE, 3 hosts: 150 collectives, 672 lines, 4 different
         ]]></system-out>
@@ -122,10 +157,11 @@ class EmulatedPageTest {
         """);
     Outcome outcome = outcome("PlannerTest", Outcome.Status.FAILED, report("", List.of()));
     List<String> lines = lines(EmulatedResult.ofPlanner(outcome, xml));
-    assertTrue(lines.contains("| The PlannerTest | **FAILED** | 3 | 2 | 1 | 0 | 61 |"));
+    assertTrue(lines.contains("| The PlannerTest | **FAILED** | 4 | 2 | 1 | 1 | 61 |"));
     assertTrue(lines.contains("| all-reduce, RING, LL: 1050 collectives | 14961 | 0 |"));
     assertTrue(lines.contains("| reduce, TREE, 3 hosts: 150 collectives | 672 | **4** |"));
-    assertTrue(lines.contains("- rings()[2]: 9 ranks: predicted 1, planned 2"));
+    assertTrue(lines.contains("- rings()[3]: 9 ranks: predicted 1, planned 2"));
+    assertTrue(lines.contains("| The PlannerTest | 1 | no LL128 |"));
     Outcome broken =
         outcome("PlannerTest", Outcome.Status.FAILED, report("", List.of(), "mvn: no"));
     lines = lines(EmulatedResult.ofPlanner(broken, folder.resolve("none.xml")));

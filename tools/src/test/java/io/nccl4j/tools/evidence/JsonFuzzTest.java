@@ -59,7 +59,7 @@ class JsonFuzzTest {
           // Caused a NullPointerException in the past.
           Sample.text(JsonTree.text(run.tree()).replace("\"name\"", "\"no name\"")),
           Sample.text(Files.readString(report)),
-          Sample.text("{\"format\": 2, \"steps\": " + "[".repeat(50_000)));
+          Sample.text("{\"format\": 3, \"steps\": " + "[".repeat(50_000)));
     }
 
     @Override

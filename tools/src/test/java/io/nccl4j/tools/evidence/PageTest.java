@@ -88,7 +88,7 @@ class PageTest {
     List<String> lines = lines(run);
     assertEquals("# Not a GPU result: nccl4j stand-in (no GPU), NCCL 2.30.7", lines.getFirst());
     assertTrue(lines.get(3).contains("NVIDIA's NCCL on the emulated CUDA"), lines.get(3));
-    assertEquals(true, run.tree().get("stand_in"));
+    assertEquals(false, run.tree().get("gpu"));
   }
 
   @Test
@@ -131,8 +131,8 @@ class PageTest {
   void jsonMatchesPage() throws IOException {
     Run run = run(STAND_IN, outcome(Outcome.Status.CRASHED, "killed by signal 11"));
     Map<?, ?> json = (Map<?, ?>) JsonTree.parse(JsonTree.text(run.tree()));
-    assertEquals(true, json.get("stand_in"));
-    assertEquals("a test fixture, not NCCL, no GPU", json.get("stand_in_is"));
+    assertEquals(false, json.get("gpu"));
+    assertEquals("a test fixture, not NCCL, no GPU", json.get("libraries"));
     assertEquals(false, json.get("passed"));
     Map<?, ?> step = (Map<?, ?>) ((List<?>) json.get("steps")).getFirst();
     assertEquals("CRASHED", step.get("status"));
@@ -181,12 +181,12 @@ class PageTest {
     Files.writeString(json, JsonTree.text(run(GPU, outcome(Outcome.Status.PASSED, "")).tree()));
     Run.Earlier earlier = Run.Earlier.read(json);
     assertEquals(
-        "OUT has steps of a run where stand_in is false, here it is true; use another directory",
+        "OUT has steps of a run where gpu is true, here it is false; use another directory",
         earlier.difference(run(STAND_IN)));
     Machine newer = machine(Libraries.NVIDIA, "2.30.7");
     Map<?, ?> standIn = run(STAND_IN).tree();
     Map<?, ?> emulated = run(machine(Libraries.EMULATED_CUDA, "2.30.7")).tree();
-    assertNotEquals(standIn.get("stand_in_is"), emulated.get("stand_in_is"));
+    assertNotEquals(standIn.get("libraries"), emulated.get("libraries"));
     assertEquals(
         "OUT has steps of a run where nccl is 2.28.9, here it is 2.30.7; use another directory",
         earlier.difference(run(newer)));
