@@ -165,7 +165,7 @@ static const struct nccl4j_standin_work record_node_work = {
     .type = cudaGraphNodeTypeEventRecord,
 };
 
-/* Waits for the last record before the launch, or for the one in the graph itself if that comes before this node. */
+/* Waits for the last record before the launch, or for the one in the graph itself if that precedes this node. */
 static void *wait_node_begin(void *event) {
   bool captured;
   return current_completion(event, &captured);
