@@ -83,15 +83,7 @@ final class EmulatedPlan {
   Step prediction(int ranks, String algorithm, String protocol) {
     String name = ("bits-" + algorithm + "-" + protocol).toLowerCase(Locale.ROOT);
     Map<String, String> variables = devices(ranks);
-    variables.put("NCCL_NVLS_ENABLE", "0");
-    variables.put("NCCL_WIN_ENABLE", "0");
-    // Rings with Simple use fewer if all channels together are slow.
-    variables.put("NCCL_NTHREADS", "512");
-    variables.put(Prediction.ALGORITHM, algorithm);
-    variables.put(Prediction.PROTOCOL, protocol);
-    variables.put("NCCL_DEBUG", "INFO");
-    variables.put("NCCL_DEBUG_SUBSYS", "INIT");
-    variables.put(Prediction.LOG, work.resolve(name + ".nccl" + Prediction.PROCESS).toString());
+    variables.putAll(Prediction.variables(algorithm, protocol, work.resolve(name + ".nccl")));
     return step(
         name,
         "All-reduces of " + ranks + " ranks, " + algorithm + " with " + protocol,

@@ -287,22 +287,12 @@ final class EvidencePlan {
         + machine.nccl();
   }
 
-  /** Pins NCCL to one algorithm and protocol, and has it log its rings and trees. */
   private Step prediction(Machine machine, String algorithm, String protocol, int seconds) {
     String name = ("prediction-" + algorithm + "-" + protocol).toLowerCase(Locale.ROOT);
     String title =
         "Predicted bits, %s with %s, %d ranks in ".formatted(algorithm, protocol, PREDICTED_RANKS);
-    Map<String, String> variables = new LinkedHashMap<>();
-    variables.put("NCCL_NVLS_ENABLE", "0");
-    variables.put("NCCL_WIN_ENABLE", "0");
-    variables.put(Prediction.ALGORITHM, algorithm);
-    variables.put(Prediction.PROTOCOL, protocol);
-    // Rings with Simple use fewer if all channels together are slow., and changes how many channels
-    // small data uses.
-    variables.put("NCCL_NTHREADS", "512");
-    variables.put("NCCL_DEBUG", "INFO");
-    variables.put("NCCL_DEBUG_SUBSYS", "INIT");
-    variables.put(Prediction.LOG, work.resolve(name + ".nccl" + Prediction.PROCESS).toString());
+    Map<String, String> variables =
+        Prediction.variables(algorithm, protocol, work.resolve(name + ".nccl"));
     boolean share = PREDICTED_RANKS > machine.devices();
     if (machine.standIn()) {
       return Step.notPossible(name, title + "one process", "the stand-in reduces in rank order");

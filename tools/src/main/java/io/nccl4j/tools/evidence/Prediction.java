@@ -23,6 +23,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.EnumMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -153,6 +154,27 @@ final class Prediction {
       layout = layout.withCellBytes(OLDER_CELL_BYTES);
     }
     return ReferenceOptions.defaults().withAlgorithm(algorithm).withLayout(layout);
+  }
+
+  /**
+   * Returns the variables that pin NCCL to one algorithm and protocol, and have it log its rings
+   * and trees.
+   *
+   * @param log the beginning of the names of the log files, one for each process
+   */
+  static Map<String, String> variables(String algorithm, String protocol, Path log) {
+    Map<String, String> variables = new LinkedHashMap<>();
+    variables.put("NCCL_NVLS_ENABLE", "0");
+    variables.put("NCCL_WIN_ENABLE", "0");
+    // Rings with Simple use fewer if all channels together are slow, which changes the number of
+    // channels of small data.
+    variables.put("NCCL_NTHREADS", "512");
+    variables.put(ALGORITHM, algorithm);
+    variables.put(PROTOCOL, protocol);
+    variables.put("NCCL_DEBUG", "INFO");
+    variables.put("NCCL_DEBUG_SUBSYS", "INIT");
+    variables.put(LOG, log + PROCESS);
+    return variables;
   }
 
   /**
