@@ -5,7 +5,6 @@ import java.io.PrintStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -65,11 +64,7 @@ public final class EmulatedCommand {
   }
 
   private void runAll(StepRunner runner, Path work) throws IOException, ClassNotFoundException {
-    Map<String, String> libraries = new LinkedHashMap<>();
-    for (String name : List.of("NCCL4J_NCCL_LIBRARY", "NCCL4J_CUDART_LIBRARY")) {
-      libraries.put(name, environment.get(name));
-    }
-    EmulatedPlan plan = new EmulatedPlan(work, libraries);
+    EmulatedPlan plan = new EmulatedPlan(work, environment);
     for (Step step : plan.predictions()) {
       results.add(EmulatedResult.ofBits(runner.run(step, out)));
     }

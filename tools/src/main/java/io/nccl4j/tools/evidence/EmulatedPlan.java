@@ -2,7 +2,6 @@ package io.nccl4j.tools.evidence;
 
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
@@ -26,48 +25,57 @@ final class EmulatedPlan {
 
   private final Path work;
   private final Map<String, String> environment;
+  private final ChildCommands children;
 
   /**
    * Creates a plan.
    *
    * @param work a directory for this run only
-   * @param environment variables for all steps, which name the libraries
+   * @param environment the environment variables of all steps, which name the libraries
    */
   EmulatedPlan(Path work, Map<String, String> environment) {
     this.work = work;
     this.environment = environment;
+    this.children =
+        new ChildCommands(
+            work,
+            environment.get("NCCL4J_NCCL_LIBRARY"),
+            environment.get("NCCL4J_CUDART_LIBRARY"),
+            false,
+            environment);
   }
 
   /** Returns the steps that run the contract suite. */
   List<Step> contracts() throws ClassNotFoundException {
     String topics = String.join(",", ContractSuite.topics(SUITE).keySet());
-    String[] suite = {"contract", "--suite", SUITE, "--topics", topics};
+    List<String> suite = List.of("contract", "--suite", SUITE, "--topics", topics);
+    List<String> threeRanks = Stream.concat(suite.stream(), Stream.of("--size", "3")).toList();
     Map<String, String> sockets = Map.of("NCCL_NET", "Socket", "NCCL_SOCKET_IFNAME", "lo");
     return List.of(
         step(
             "contract-one-process",
             "Contract suite, 3 ranks in one process",
             SUITE_DEADLINE,
-            java("contract-one-process", "process", devices(3), suite, "--size", "3")),
+            process("contract-one-process", devices(3), threeRanks)),
         step(
             "contract-processes",
             "Contract suite, 2 ranks in 2 processes on one host",
             SUITE_DEADLINE,
-            ranks("contract-processes", suite, 2, _ -> devices(2))),
+            ranks("contract-processes", 2, _ -> devices(2), suite)),
         step(
             "contract-hosts",
             "Contract suite, 2 ranks in 2 processes on two hosts, through sockets",
             SUITE_DEADLINE,
             ranks(
                 "contract-hosts",
-                suite,
                 2,
                 rank -> {
                   Map<String, String> variables = devices(2);
                   variables.putAll(sockets);
                   variables.put("NCCL_HOSTID", "host-" + rank);
                   return variables;
-                })));
+                },
+                suite)));
   }
 
   /** Returns the steps that compare results of each algorithm and protocol bit for bit. */
@@ -88,17 +96,20 @@ final class EmulatedPlan {
         name,
         "All-reduces of " + ranks + " ranks, " + algorithm + " with " + protocol,
         COMPARISON_DEADLINE,
-        java(name, "process", variables, new String[] {"prediction"}, "--size", "" + ranks));
+        process(name, variables, List.of("prediction", "--size", "" + ranks)));
   }
 
   /** Returns the step that compares all collectives of some processes bit for bit. */
   Step collectives(int processes) {
-    String[] program = {"cross-check", "--quick"};
     return step(
         "bits-collectives",
         "All collectives of %1$s ranks in %1$s processes".formatted(processes),
         COMPARISON_DEADLINE,
-        ranks("bits-collectives", program, processes, _ -> devices(processes)));
+        ranks(
+            "bits-collectives",
+            processes,
+            _ -> devices(processes),
+            List.of("cross-check", "--quick")));
   }
 
   /** Returns the step that runs a test class of the library with Maven. */
@@ -145,45 +156,14 @@ final class EmulatedPlan {
     return Step.of(name, title, deadline, commands);
   }
 
-  private Step.Command[] ranks(
-      String name, String[] program, int size, IntFunction<Map<String, String>> environment) {
-    return IntStream.range(0, size)
-        .mapToObj(
-            rank ->
-                java(
-                    name,
-                    "rank " + rank,
-                    environment.apply(rank),
-                    program,
-                    "--size",
-                    "" + size,
-                    "--rank",
-                    "" + rank,
-                    "--device",
-                    "" + rank,
-                    "--meet",
-                    work.resolve(name).toString()))
-        .toArray(Step.Command[]::new);
+  private Step.Command process(String step, Map<String, String> variables, List<String> arguments) {
+    return children.process(step, "process", variables, arguments);
   }
 
-  private Step.Command java(
-      String name,
-      String label,
-      Map<String, String> variables,
-      String[] program,
-      String... arguments) {
-    Path report = work.resolve(name + "." + label.replace(' ', '-') + ".json");
-    List<String> words =
-        new ArrayList<>(
-            Java.command(
-                Child.class.getName(),
-                "-Dio.nccl4j.nccl.library=" + environment.get("NCCL4J_NCCL_LIBRARY"),
-                "-Dio.nccl4j.cudart.library=" + environment.get("NCCL4J_CUDART_LIBRARY"),
-                StepRunner.crashFile(work)));
-    words.addAll(List.of(program));
-    words.addAll(List.of(arguments));
-    words.addAll(List.of("--report", report.toString()));
-    variables.put("CLASSPATH", Java.classPath());
-    return new Step.Command(label, List.copyOf(words), variables, report);
+  private Step.Command[] ranks(
+      String step, int size, IntFunction<Map<String, String>> variables, List<String> program) {
+    return IntStream.range(0, size)
+        .mapToObj(rank -> children.rank(step, rank, size, rank, variables.apply(rank), program))
+        .toArray(Step.Command[]::new);
   }
 }

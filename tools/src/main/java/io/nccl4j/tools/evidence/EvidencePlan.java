@@ -140,7 +140,7 @@ final class EvidencePlan {
         "device",
         "Device and libraries",
         FIRST_SECONDS,
-        java("device", "process", Machine.NONE, Map.of(), List.of("device")));
+        children(Machine.NONE).process("device", "process", Map.of(), List.of("device")));
   }
 
   /** Returns the steps after the first of a run without a launcher. */
@@ -218,7 +218,7 @@ final class EvidencePlan {
         LAUNCHED,
         title,
         240 * factor(machine),
-        java(LAUNCHED, "rank " + launch.rank(), machine, run, arguments));
+        children(machine).process(LAUNCHED, "rank " + launch.rank(), run, arguments));
   }
 
   private static Step impossible(Step step, String reason) {
@@ -231,7 +231,11 @@ final class EvidencePlan {
 
   private Step singleProcess(
       String name, String title, int seconds, Machine machine, String program) {
-    return step(name, title, seconds, java(name, "process", machine, Map.of(), List.of(program)));
+    return step(
+        name,
+        title,
+        seconds,
+        children(machine).process(name, "process", Map.of(), List.of(program)));
   }
 
   private Step contract(Machine machine, int seconds) {
@@ -270,7 +274,8 @@ final class EvidencePlan {
       variables = Map.of("NCCL4J_STANDIN_DEVICES", "" + ranks);
     }
     List<String> arguments = List.of("contract", "--suite", suite(machine), "--size", "" + ranks);
-    return step(name, title, seconds, java(name, "process", machine, variables, arguments));
+    return step(
+        name, title, seconds, children(machine).process(name, "process", variables, arguments));
   }
 
   private static String suite(Machine machine) {
@@ -313,7 +318,8 @@ final class EvidencePlan {
         name,
         title + "one process" + (share ? " on one GPU" : ""),
         seconds,
-        java(name, "process", machine, all, List.of("prediction", "--size", "" + PREDICTED_RANKS)));
+        children(machine)
+            .process(name, "process", all, List.of("prediction", "--size", "" + PREDICTED_RANKS)));
   }
 
   /** One process per rank; the ranks share the first GPU and appear to be on different hosts. */
@@ -337,23 +343,9 @@ final class EvidencePlan {
                 rank -> {
                   Map<String, String> all = host(rank);
                   all.putAll(variables);
-                  return rank(name, rank, ranks, 0, machine, all, program);
+                  return children(machine).rank(name, rank, ranks, 0, all, List.of(program));
                 })
             .toArray(Step.Command[]::new));
-  }
-
-  private Step.Command rank(
-      String name,
-      int rank,
-      int ranks,
-      int device,
-      Machine machine,
-      Map<String, String> variables,
-      String... program) {
-    List<String> arguments = new ArrayList<>(List.of(program));
-    arguments.addAll(List.of("--rank", "" + rank, "--size", "" + ranks, "--device", "" + device));
-    arguments.addAll(List.of("--meet", "" + work.resolve(name)));
-    return java(name, "rank " + rank, machine, variables, arguments);
   }
 
   private static Map<String, String> host(int rank) {
@@ -373,8 +365,8 @@ final class EvidencePlan {
         name,
         title,
         seconds,
-        rank(name, 0, 2, 0, machine, Map.of(), "cross-check"),
-        rank(name, 1, 2, 1, machine, Map.of(), "cross-check"));
+        children(machine).rank(name, 0, 2, 0, Map.of(), List.of("cross-check")),
+        children(machine).rank(name, 1, 2, 1, Map.of(), List.of("cross-check")));
   }
 
   private Step bandwidth(Machine machine, int seconds) {
@@ -476,7 +468,8 @@ final class EvidencePlan {
       String... program) {
     List<String> arguments = new ArrayList<>(List.of(program));
     arguments.addAll(List.of("--layout", layout.name(), "--size", "" + machine.devices()));
-    return step(name, title, seconds, java(name, "process", machine, Map.of(), arguments));
+    return step(
+        name, title, seconds, children(machine).process(name, "process", Map.of(), arguments));
   }
 
   private Step interop(Machine machine, int seconds) {
@@ -509,22 +502,14 @@ final class EvidencePlan {
         name,
         title,
         seconds,
-        java(
-            name,
-            "rank 0 (Java)",
-            machine,
-            host(0),
-            List.of("interop", "--rank", "0", "--size", "2", "--meet", id.toString())),
-        new Step.Command("rank 1 (Python)", python, withNcclWarnings(host(1)), null));
-  }
-
-  /** Adds the variable that has NCCL print why a call fails, unless it is already set. */
-  private Map<String, String> withNcclWarnings(Map<String, String> variables) {
-    Map<String, String> all = new LinkedHashMap<>(variables);
-    if (!environment.containsKey("NCCL_DEBUG")) {
-      all.putIfAbsent("NCCL_DEBUG", "WARN");
-    }
-    return all;
+        children(machine)
+            .process(
+                name,
+                "rank 0 (Java)",
+                host(0),
+                List.of("interop", "--rank", "0", "--size", "2", "--meet", id.toString())),
+        new Step.Command(
+            "rank 1 (Python)", python, children(machine).withNcclWarnings(host(1)), null));
   }
 
   boolean onPath(String program) {
@@ -533,29 +518,8 @@ final class EvidencePlan {
         .anyMatch(folder -> Files.isExecutable(Path.of(folder, program)));
   }
 
-  /** Returns the command of a Java process of a step. */
-  private Step.Command java(
-      String name,
-      String label,
-      Machine machine,
-      Map<String, String> variables,
-      List<String> arguments) {
-    Path report = work.resolve(name + "." + label.replace(' ', '-') + ".json");
-    List<String> words =
-        new ArrayList<>(
-            Java.command(
-                Child.class.getName(),
-                "-Dio.nccl4j.nccl.library=" + machine.ncclLibrary(),
-                "-Dio.nccl4j.cudart.library=" + machine.cudartLibrary(),
-                StepRunner.crashFile(work)));
-    words.removeIf(word -> word.endsWith(".library="));
-    words.addAll(arguments);
-    words.addAll(List.of("--report", report.toString()));
-    if (quick) {
-      words.add("--quick");
-    }
-    Map<String, String> all = withNcclWarnings(variables);
-    all.put("CLASSPATH", Java.classPath());
-    return new Step.Command(label, List.copyOf(words), all, report);
+  private ChildCommands children(Machine machine) {
+    return new ChildCommands(
+        work, machine.ncclLibrary(), machine.cudartLibrary(), quick, environment);
   }
 }

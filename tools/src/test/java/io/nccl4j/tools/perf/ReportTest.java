@@ -128,7 +128,7 @@ class ReportTest {
     assertEquals("3 in one process", run.facts().get("ranks"));
     assertEquals("checked, OK", run.facts().get("data"));
     assertEquals("5, after 1 to warm up", run.facts().get("iterations"));
-    assertFalse(run.standIn());
+    assertFalse(run.emulated());
   }
 
   @Test

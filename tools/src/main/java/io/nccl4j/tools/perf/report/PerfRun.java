@@ -18,14 +18,14 @@ import java.util.stream.Collectors;
  *
  * @param label the name of the run in a comparison
  * @param collective the measured collective
- * @param standIn whether it ran on the stand-in for NCCL, whose times mean nothing
+ * @param emulated whether its devices were those of nccl4j's tests, so that its times mean nothing
  * @param facts the configuration, hardware and versions, by name
  * @param rows the results, in the order of the table
  */
 public record PerfRun(
-    String label, String collective, boolean standIn, Map<String, String> facts, List<Row> rows) {
-  /** The device name of the stand-in. */
-  private static final String STAND_IN = "nccl4j stand-in";
+    String label, String collective, boolean emulated, Map<String, String> facts, List<Row> rows) {
+  /** The device name of the tests' emulated CUDA. */
+  private static final String EMULATED_DEVICE = "nccl4j stand-in";
 
   /**
    * One row of the table. The rows of several cycles are merged into one with their means.
@@ -129,11 +129,12 @@ public record PerfRun(
               cell(row, "out_of_place"),
               cell(row, "in_place")));
     }
-    boolean standIn =
+    boolean emulated =
         devices(json).stream()
-            .anyMatch(device -> device.get("device_info").text().orElse("").contains(STAND_IN));
+            .anyMatch(
+                device -> device.get("device_info").text().orElse("").contains(EMULATED_DEVICE));
     return new PerfRun(
-        label, collective(json), standIn, facts(json, standIn), List.copyOf(merged(rows)));
+        label, collective(json), emulated, facts(json, emulated), List.copyOf(merged(rows)));
   }
 
   private static List<Json> devices(Json json) {
@@ -207,14 +208,15 @@ public record PerfRun(
         cells.getLast().latency);
   }
 
-  private static Map<String, String> facts(Json json, boolean standIn) {
+  private static Map<String, String> facts(Json json, boolean emulated) {
     Json config = json.get("config");
     Map<String, String> facts = new LinkedHashMap<>();
     facts.put("command line", joined(json.get("args").elements()));
     String backend = config.get("backend").text().orElse("unknown");
     facts.put(
         "backend",
-        backend + (standIn ? ", on the stand-in for NCCL and CUDA: a test fixture, no GPU" : ""));
+        backend
+            + (emulated ? ", on the emulated CUDA of nccl4j's tests: a test fixture, no GPU" : ""));
     facts.put("algorithm", algorithm(config));
     facts.put("ranks", ranks(json));
     facts.put("devices", hardware(json));

@@ -148,15 +148,15 @@ public final class RunReport {
   }
 
   /**
-   * {@return a warning about stand-in results and wrong data, or an empty string}
+   * {@return a warning about emulated devices and wrong data, or an empty string}
    *
    * @param runs the runs
    */
   public static String warning(List<PerfRun> runs) {
     List<String> sentences = new ArrayList<>();
-    if (runs.stream().anyMatch(PerfRun::standIn)) {
+    if (runs.stream().anyMatch(PerfRun::emulated)) {
       sentences.add(
-          "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's.");
+          "Measured on the emulated CUDA of nccl4j's tests, a test fixture in host memory: no time here is NCCL's or a GPU's.");
     }
     if (runs.stream().anyMatch(RunReport::wrong)) {
       sentences.add("Some data was wrong.");

@@ -72,9 +72,9 @@ record Outcome(String collective, String backend, int rounds, List<SweepResult> 
     return results.stream().anyMatch(result -> result.state() == SweepResult.State.WRONG);
   }
 
-  /** Returns whether it ran on the stand-in for NCCL, whose times mean nothing. */
-  boolean standIn() {
-    return first().map(PerfRun::standIn).orElse(false);
+  /** Returns whether it ran on the emulated CUDA of nccl4j's tests, whose times mean nothing. */
+  boolean emulated() {
+    return first().map(PerfRun::emulated).orElse(false);
   }
 
   /** Returns a note for releases of NCCL that may replace a choice, or an empty string. */

@@ -258,7 +258,7 @@ final class SweepReport {
             object(
                 "collective", outcome.collective(),
                 "backend", outcome.backend(),
-                "stand_in", outcome.standIn(),
+                "emulated", outcome.emulated(),
                 "rounds", outcome.rounds(),
                 "caution", outcome.caution(),
                 "about", about,

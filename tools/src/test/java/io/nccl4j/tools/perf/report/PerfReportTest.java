@@ -105,7 +105,7 @@ class PerfReportTest {
   }
 
   @Test
-  void standInAndWrongDataAreWarnedAbout() throws IOException, InterruptedException {
+  void emulatedDevicesAndWrongDataAreWarnedAbout() throws IOException, InterruptedException {
     Path one = result("one.json", "nccl4j stand-in (no GPU)", 10, 3, 8);
     assertEquals(Commands.OK, run(one.toString(), "--label", "mine", "--html", file("a.html")));
     Visit visit =
@@ -113,11 +113,12 @@ class PerfReportTest {
             .open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
     List<String> lines = visit.answer().lines().toList();
     assertEquals(
-        "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's."
+        "Measured on the emulated CUDA of nccl4j's tests, a test fixture in host memory: no time here is NCCL's or a GPU's."
             + " Some data was wrong.",
         lines.get(1));
     assertTrue(
-        lines.contains("backend | nccl, on the stand-in for NCCL and CUDA: a test fixture, no GPU"),
+        lines.contains(
+            "backend | nccl, on the emulated CUDA of nccl4j's tests: a test fixture, no GPU"),
         visit::answer);
     assertTrue(lines.contains("data | 3 checks found wrong data"), visit::answer);
     assertTrue(lines.contains("8 B | 10.00, 3 wrong | 1.50"), visit::answer);

@@ -128,7 +128,7 @@ class SweepTest {
     String arguments =
         "-g 2 -b 1K -e 4K -f 4 -n 2 --rounds 1 --algo ring,nvls --proto simple,ll --html @a.html --csv @a.csv --json @a.json";
     assertEquals(Commands.OK, run(standIn, arguments), err::toString);
-    assertTrue(out.toString(StandardCharsets.UTF_8).contains("Measured on the stand-in"));
+    assertTrue(out.toString(StandardCharsets.UTF_8).contains("Measured on the emulated CUDA"));
     assertEquals(
         List.of(
             "size",
@@ -142,7 +142,7 @@ class SweepTest {
         table().get(0));
     assertEquals(List.of("n/a", "n/a"), table().get(1).subList(6, 8));
     Json json = Json.read(Files.readString(folder.resolve("a.json")));
-    assertEquals("true", json.get("stand_in").text().orElseThrow());
+    assertEquals("true", json.get("emulated").text().orElseThrow());
     Json nvls = json.get("choices").elements().get(3);
     assertEquals("n/a", nvls.get("state").text().orElseThrow());
     assertTrue(
@@ -158,7 +158,7 @@ class SweepTest {
             .open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PAGE_SUMMARY);
     String curves = "auto 2 | Ring Simple 2 | Ring LL 2";
     String warning =
-        "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's.";
+        "Measured on the emulated CUDA of nccl4j's tests, a test fixture in host memory: no time here is NCCL's or a GPU's.";
     assertEquals(
         new Visit(
             String.join("\n", "fits", warning, curves, curves, curves, "2", "n/a"),
