@@ -65,8 +65,8 @@ void nccl4j_standin_set_noop(int on);
  * For 13, `on` above 1 is the milliseconds that a call waits for a second thread. */
 int nccl4j_standin_pitfall(int number, int on);
 
-/* Keeps operations of non-blocking communicators that begin from now on in progress for a time; -1: until abort; 0:
- * off. */
+/* Keeps operations of non-blocking communicators that begin from now on in progress for a time; -1: until abort; 0: off,
+ * which ends what is held, too. */
 void nccl4j_standin_hold(int milliseconds);
 
 /* Makes a rank of the communicator's clique fail: its operations no longer reach its peers, and its asynchronous error

@@ -6,6 +6,7 @@
  */
 #include "clique.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -70,15 +71,21 @@ static struct timespec from_now(int milliseconds) {
   return until;
 }
 
-/* Keeps communicators in progress for a time (negative: indefinitely), or until they are aborted. */
+static bool passed(struct timespec until) {
+  struct timespec now = from_now(0);
+  return now.tv_sec > until.tv_sec || (now.tv_sec == until.tv_sec && now.tv_nsec >= until.tv_nsec);
+}
+
+/* Keeps communicators in progress for a time (negative: indefinitely), until nothing is held any more, or until they are
+ * aborted. */
 static void hold_back(struct batch batch, int milliseconds) {
-  struct timespec until = from_now(milliseconds < 0 ? 0 : milliseconds);
-  for (struct job *job = batch.first; job && milliseconds; job = job->next) {
+  struct timespec until = from_now(milliseconds < 0 ? INT_MAX : milliseconds);
+  for (struct job *job = batch.first; job; job = job->next) {
     ncclComm_t comm = job->comm;
     pthread_mutex_lock(&comm->clique->lock);
-    while (!comm->aborted) {
-      if (milliseconds < 0) pthread_cond_wait(&comm->changed, &comm->clique->lock);
-      else if (pthread_cond_timedwait(&comm->changed, &comm->clique->lock, &until) != 0) break;
+    while (!comm->aborted && hold_milliseconds() != 0 && !passed(until)) {
+      struct timespec next = from_now(1);
+      pthread_cond_timedwait(&comm->changed, &comm->clique->lock, &next);
     }
     pthread_mutex_unlock(&comm->clique->lock);
   }

@@ -107,7 +107,7 @@ class AbortTest {
         backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(false));
     try (Stream stream = comm.newStream();
         Buffer value = comm.newBuffer(DataType.INT32, 1)) {
-      StandIn.hold(1_000);
+      StandIn.hold(-1);
       Thread first =
           Thread.ofPlatform().start(() -> comm.allReduce(value, value, ReduceOp.SUM, stream));
       awaitInside(first);
@@ -116,6 +116,7 @@ class AbortTest {
               IllegalStateException.class,
               () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
       assertTrue(refused.getMessage().contains("in use by another thread"), refused::toString);
+      StandIn.hold(0);
       first.join();
       // The call has returned, but the stream may not have completed the collective.
       stream.synchronize();
@@ -219,7 +220,6 @@ class AbortTest {
         NcclTimeoutException.class, () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
     assertThrows(IllegalStateException.class, value::close);
     assertEquals(memory, StandIn.live("memory"), "NCCL may still enqueue it");
-    StandIn.hold(0);
     comm.abort();
     stream.close();
     assertEquals(memory - 1, StandIn.live("memory"));

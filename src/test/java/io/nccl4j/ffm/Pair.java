@@ -1,5 +1,8 @@
 package io.nccl4j.ffm;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
@@ -21,6 +24,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Supplier;
+import org.junit.jupiter.api.function.Executable;
 
 /** Two ranks of the NCCL backend, driven by one thread, with a stream each. */
 final class Pair implements AutoCloseable {
@@ -50,6 +54,18 @@ final class Pair implements AutoCloseable {
         }
       }
     }
+  }
+
+  /**
+   * Checks that a call times out in NCCL. The call is repeated if a busy machine does not reach
+   * NCCL before the timeout.
+   */
+  static void assertTimesOut(String function, Executable call) {
+    long before = StandIn.calls(function);
+    do {
+      NcclTimeoutException thrown = assertThrows(NcclTimeoutException.class, call);
+      assertEquals(function, thrown.function());
+    } while (StandIn.calls(function) == before);
   }
 
   Backend backend() {
