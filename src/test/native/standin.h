@@ -66,7 +66,7 @@ void nccl4j_standin_set_noop(int on);
 int nccl4j_standin_pitfall(int number, int on);
 
 /* Keeps operations of non-blocking communicators that begin from now on in progress for a time; -1: until abort; 0: off,
- * which ends what is held, too. */
+ * which ends what is held, too, if it stays off. */
 void nccl4j_standin_hold(int milliseconds);
 
 /* Makes a rank of the communicator's clique fail: its operations no longer reach its peers, and its asynchronous error

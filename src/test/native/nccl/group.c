@@ -76,7 +76,7 @@ static bool passed(struct timespec until) {
   return now.tv_sec > until.tv_sec || (now.tv_sec == until.tv_sec && now.tv_nsec >= until.tv_nsec);
 }
 
-/* Keeps communicators in progress for a time (negative: indefinitely), until nothing is held any more, or until they are
+/* Keeps communicators in progress for a time (negative: indefinitely), until the hold is switched off, or until they are
  * aborted. */
 static void hold_back(struct batch batch, int milliseconds) {
   struct timespec until = from_now(milliseconds < 0 ? INT_MAX : milliseconds);

@@ -307,20 +307,15 @@ class ChangingCommunicatorsTest {
   @Test
   void stageOfCallInProgressTimesOut() throws Exception {
     Communicator comm = Pair.created(() -> singleRank(SHORT_TIMEOUT));
+    CommunicatorConfig twoSeconds = NON_BLOCKING.common().withTimeout(Duration.ofSeconds(2));
+    Communicator other = Pair.created(() -> singleRank(NcclConfig.of(twoSeconds)));
     StandIn.pitfall(4);
     StandIn.hold(-1);
     assertTimesOut(NcclCommunicator.of(comm).splitAsync(0, 0, SHORT_TIMEOUT));
-    Communicator other = singleRank(NON_BLOCKING, 0);
-    StandIn.hold(-1);
     CompletionStage<Void> closing = NcclCommunicator.of(other).closeAsync();
     Throwable late = failure(closing, 20);
     assertInstanceOf(NcclTimeoutException.class, late);
     comm.abort();
-  }
-
-  private Communicator singleRank(NcclConfig config, int hold) {
-    StandIn.hold(hold);
-    return singleRank(NcclConfig.of(config.common().withTimeout(Duration.ofSeconds(2))));
   }
 
   @Test

@@ -2,6 +2,7 @@ package io.nccl4j.ffm;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
@@ -62,7 +63,11 @@ final class Pair implements AutoCloseable {
    */
   static void assertTimesOut(String function, Executable call) {
     long before = StandIn.calls(function);
+    long start = System.nanoTime();
     do {
+      assertTrue(
+          System.nanoTime() - start < TimeUnit.SECONDS.toNanos(TIMEOUT_SECONDS),
+          () -> "it timed out before it called " + function);
       NcclTimeoutException thrown = assertThrows(NcclTimeoutException.class, call);
       assertEquals(function, thrown.function());
     } while (StandIn.calls(function) == before);

@@ -98,7 +98,10 @@ final class StandIn {
                 1));
   }
 
-  /** Keeps operations of non-blocking communicators in progress for a time; -1: until abort. */
+  /**
+   * Keeps operations of non-blocking communicators in progress for a time; -1: until abort; 0: off,
+   * which ends what is held, too, if it stays off.
+   */
   static void hold(int milliseconds) {
     call("nccl4j_standin_hold", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), milliseconds);
   }

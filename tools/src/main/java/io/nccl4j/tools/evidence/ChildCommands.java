@@ -13,7 +13,7 @@ import java.util.Map;
  * @param nccl the path of libnccl, or an empty string to search for it
  * @param cudart the path of libcudart, or an empty string to search for it
  * @param quick whether programs measure and compare less
- * @param environment the environment variables of this process
+ * @param environment the environment variables of the run
  */
 record ChildCommands(
     Path work, String nccl, String cudart, boolean quick, Map<String, String> environment) {
