@@ -417,6 +417,7 @@ class ChangingCommunicatorsTest {
         });
     int[] sum = new int[1];
     values.getFirst().copyTo(MemorySegment.ofArray(sum), streams.getFirst());
+    streams.forEach(Stream::synchronize);
     streams.forEach(Stream::close);
     values.forEach(Buffer::close);
     return sum;
