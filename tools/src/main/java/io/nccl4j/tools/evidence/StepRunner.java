@@ -32,7 +32,7 @@ final class StepRunner implements AutoCloseable {
   private static final Duration KILL_TIMEOUT = Duration.ofSeconds(5);
 
   /** The time that a JVM needs to print its thread stacks. */
-  private static final Duration STACK_DUMP_TIME = Duration.ofMillis(500);
+  private static final Duration STACK_DUMP_TIME = Duration.ofSeconds(2);
 
   private static final int TAIL_LINES = 40;
   private static final int TAIL_CHARACTERS = 4000;

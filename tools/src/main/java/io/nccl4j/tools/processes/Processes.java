@@ -233,7 +233,9 @@ public final class Processes {
         process.toHandle().destroyForcibly();
       }
     }
-    reading.forEach(Processes::join);
+    // A child of a process may keep the pipe open.
+    long end = System.nanoTime() + TERMINATION_TIMEOUT.toNanos();
+    reading.forEach(reader -> join(reader, end - System.nanoTime()));
     deleteRendezvous();
   }
 
@@ -246,10 +248,9 @@ public final class Processes {
     }
   }
 
-  private static void join(Thread reader) {
+  private static void join(Thread reader, long nanos) {
     try {
-      // A child of the process may keep the pipe open.
-      reader.join(Duration.ofSeconds(1));
+      reader.join(Duration.ofNanos(nanos));
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }

@@ -154,12 +154,12 @@ class ProcessTest {
     assertEquals(0, FinishedProgram.run(Map.of(), List.of("mkfifo", pipe.toString())).status());
     Map<String, String> environment = standIn();
     environment.put("NCCL4J_CUDART_LIBRARY", pipe.toString());
-    FinishedProgram ended = doctor(environment, "--timeout", "3");
+    FinishedProgram ended = doctor(environment, "--timeout", "8");
     assertEquals(1, ended.status(), ended.out());
     assertTrue(
         hasLine(
             ended,
-            "error      the all-reduce on NCCL did not finish within 3 s; it hung while loading"
+            "error      the all-reduce on NCCL did not finish within 8 s; it hung while loading"
                 + " libcudart"),
         ended.out());
   }

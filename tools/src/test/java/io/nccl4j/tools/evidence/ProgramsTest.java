@@ -55,7 +55,7 @@ class ProgramsTest {
 
   private Outcome run(Step.Command... commands) {
     try (StepRunner runner = new StepRunner(folder, folder.resolve("log"))) {
-      Duration deadline = Duration.ofSeconds(60);
+      Duration deadline = Duration.ofMinutes(5);
       return runner.run(Step.of("step", "A step", deadline, commands));
     }
   }

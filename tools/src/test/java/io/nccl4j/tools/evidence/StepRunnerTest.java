@@ -63,6 +63,14 @@ class StepRunnerTest {
     }
   }
 
+  private void awaitFile(String name) throws InterruptedException {
+    long limit = System.nanoTime() + LONG.toNanos();
+    while (!Files.exists(folder.resolve(name))) {
+      assertTrue(System.nanoTime() < limit, name + " was not written");
+      Thread.sleep(10);
+    }
+  }
+
   @Test
   void successfulProcessPasses() {
     Outcome outcome = run(LONG, shell("process", "echo all done"));
@@ -75,10 +83,10 @@ class StepRunnerTest {
   void hungProcessIsKilledWithItsChildren() throws IOException, InterruptedException {
     String pids = "echo $$ > " + folder + "/parent; sleep 300 & echo $! > " + folder + "/child; ";
     long start = System.nanoTime();
-    Outcome outcome = run(Duration.ofSeconds(2), shell("process", pids + "echo hello; wait"));
+    Outcome outcome = run(Duration.ofSeconds(5), shell("process", pids + "echo hello; wait"));
     assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
-    assertTrue(outcome.report().summary().startsWith("killed after 2 s: process"));
-    assertTrue(System.nanoTime() - start < Duration.ofSeconds(20).toNanos());
+    assertTrue(outcome.report().summary().startsWith("killed after 5 s: process"));
+    assertTrue(System.nanoTime() - start < Duration.ofSeconds(60).toNanos());
     awaitDead("parent");
     awaitDead("child");
     assertEquals(Map.of("process", "hello"), outcome.tails());
@@ -88,6 +96,7 @@ class StepRunnerTest {
   void lateSweepIsKilledWithItsChildren() throws IOException, InterruptedException {
     String script = "sleep 300 & echo $! > " + folder + "/child; wait";
     Process sweep = new ProcessBuilder("sh", "-c", script).start();
+    awaitFile("child");
     IOException late =
         assertThrows(IOException.class, () -> SweepCharts.await(sweep, Duration.ofSeconds(2)));
     assertEquals("did not finish within 2 s", late.getMessage());
@@ -100,7 +109,7 @@ class StepRunnerTest {
     List<String> words = new ArrayList<>(Java.command(Hanging.class.getName()));
     Map<String, String> environment = Map.of("CLASSPATH", Java.classPath());
     Outcome outcome =
-        run(Duration.ofSeconds(3), new Step.Command("process", words, environment, null));
+        run(Duration.ofSeconds(8), new Step.Command("process", words, environment, null));
     assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
     assertEquals(Map.of("process", "about to hang"), outcome.tails());
     String log = Files.readString(folder.resolve("log"));
@@ -138,7 +147,11 @@ class StepRunnerTest {
     List<String> words =
         Java.command(Hanging.class.getName(), StepRunner.crashFile(folder.toAbsolutePath()));
     Map<String, String> environment = Map.of("CLASSPATH", Java.classPath());
-    String script = "(sleep 2; kill -SEGV $$) & exec \"$@\"";
+    String script =
+        "(until grep -q hang '"
+            + folder
+            + "/step.process.out'; do sleep 0.1; done; kill -SEGV $$) &"
+            + " exec \"$@\"";
     List<String> command = new ArrayList<>(List.of("sh", "-c", script, "sh"));
     command.addAll(words);
     Outcome outcome = run(LONG, new Step.Command("process", command, environment, null));
@@ -219,9 +232,9 @@ class StepRunnerTest {
             Map.of("fact", "value"),
             List.of(new Table("a table", List.of("n", "x"), List.of(List.of(3L, 0.5)))),
             List.of("a note"));
-    report.write(folder.resolve("written.json"));
-    String script = "cp " + folder + "/written.json " + file + "; sleep 300";
-    Step.Command ours = new Step.Command("process", List.of("sh", "-c", script), Map.of(), file);
+    report.write(file);
+    List<String> words = List.of("sh", "-c", "sleep 300");
+    Step.Command ours = new Step.Command("process", words, Map.of(), file);
     Outcome outcome = run(Duration.ofSeconds(2), ours);
     assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
     assertEquals("killed after 2 s: process; 3 of 5", outcome.report().summary());
@@ -246,11 +259,11 @@ class StepRunnerTest {
     String script =
         "for i in 1 2 3; do sleep 1; cp " + folder + "/written.json " + file + "; done; sleep 300";
     Step.Command ours = new Step.Command("process", List.of("sh", "-c", script), Map.of(), file);
-    Step step = Step.of("step", "A step", LONG, ours).withSilence(Duration.ofSeconds(2));
+    Step step = Step.of("step", "A step", LONG, ours).withSilence(Duration.ofSeconds(5));
     Outcome outcome = runner.run(step);
     assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
-    assertEquals("killed after 2 s without progress: process; 1 of 9", outcome.report().summary());
-    assertTrue(outcome.seconds() > 4 && outcome.seconds() < 40, outcome.seconds() + " s");
+    assertEquals("killed after 5 s without progress: process; 1 of 9", outcome.report().summary());
+    assertTrue(outcome.seconds() > 7 && outcome.seconds() < 55, outcome.seconds() + " s");
   }
 
   @Test

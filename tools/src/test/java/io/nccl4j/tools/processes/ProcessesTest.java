@@ -127,7 +127,7 @@ class ProcessesTest {
   @Test
   void processThatIgnoresSigtermIsKilled() throws IOException {
     Result result =
-        run(1, 1, AMPLE, Duration.ofSeconds(1), "trap '' TERM; echo $$ >&2; exec sleep 1000");
+        run(1, 1, AMPLE, Duration.ofSeconds(5), "trap '' TERM; echo $$ >&2; exec sleep 1000");
     assertEquals(Processes.TIMED_OUT, result.status());
     String pid =
         result.output().stream()

@@ -215,7 +215,7 @@ class SweepTest {
           {"config":  | exit 1        | \uFFFD is what a library said
           {"config":  | exit 0        | is not a result written by -J: line 1, column 11: Unexpected end
           \\377       | exit 0        | is not a result written by -J: it is not in UTF-8
-          {"config":  | exec sleep 60 | timed out after 2 s with an incomplete result
+          {"config":  | exec sleep 60 | timed out after 5 s with an incomplete result
           """)
   void incompleteResultFailsOnlyItsChoice(String json, String end, String reason)
       throws IOException {
@@ -225,7 +225,7 @@ class SweepTest {
             + "' >\"$2\"; printf '\\377 is what a library said\\n' >&2; "
             + end;
     List<String> perf = List.of("sh", "-c", script, "perf");
-    String arguments = "--backend reference --algo ring --rounds 1 --limit 2 --json @a.json";
+    String arguments = "--backend reference --algo ring --rounds 1 --limit 5 --json @a.json";
     assertEquals(Commands.FAILED, run(Map.of(), perf, arguments), err::toString);
     List<Json> choices =
         Json.read(Files.readString(folder.resolve("a.json"))).get("choices").elements();
