@@ -31,6 +31,8 @@ final class Started {
   static Started with(Map<String, String> environment, List<String> command) throws IOException {
     Path out = Files.createTempFile("nccl4j-launch", ".out");
     Path err = Files.createTempFile("nccl4j-launch", ".err");
+    out.toFile().deleteOnExit();
+    err.toFile().deleteOnExit();
     ProcessBuilder builder =
         new ProcessBuilder(command).redirectOutput(out.toFile()).redirectError(err.toFile());
     builder.environment().keySet().removeIf(Started::isOfALauncher);
