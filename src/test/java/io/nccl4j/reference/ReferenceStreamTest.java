@@ -106,6 +106,7 @@ class ReferenceStreamTest {
 
   @Test
   void interruptEndsAWaitAndStaysPending() {
+    CountDownLatch checked = new CountDownLatch(1);
     Ranks.run(
         2,
         OPTIONS,
@@ -118,10 +119,12 @@ class ReferenceStreamTest {
             assertThrows(CancellationException.class, stream::synchronize);
             assertTrue(Thread.interrupted(), "the interrupt is kept");
             assertFalse(stream.isComplete(), "the operation continues");
+            checked.countDown();
             Thread.currentThread().interrupt();
             comm.send(data, 1, stream);
           } else {
-            Thread.sleep(50);
+            // Until then the operation of rank 0 must not complete.
+            assertTrue(checked.await(20, TimeUnit.SECONDS));
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             comm.recv(data, 0, stream);
           }
