@@ -33,7 +33,7 @@ import org.junit.jupiter.api.Test;
 
 /** Waits for a stream whose worker throws an {@link Error}. */
 class WorkerErrorsTest {
-  private static final Duration SOON = Duration.ofSeconds(3);
+  private static final Duration SOON = Duration.ofSeconds(20);
   private static final CommunicatorConfig LATE =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
 
