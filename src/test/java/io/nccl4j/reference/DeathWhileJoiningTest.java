@@ -56,10 +56,10 @@ class DeathWhileJoiningTest {
   private static final int ID_MAKER = 1;
 
   private static final CommunicatorConfig CONFIG =
-      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(40));
 
   /** The longest wait of a survivor: far below the timeout, far above what a busy machine needs. */
-  private static final Duration AT_ONCE = Duration.ofSeconds(5);
+  private static final Duration AT_ONCE = Duration.ofSeconds(20);
 
   enum Call {
     CONNECT,
