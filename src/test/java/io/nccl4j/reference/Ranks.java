@@ -6,6 +6,11 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.RankThreads;
+import io.nccl4j.internal.reference.ReferenceCommunicator;
+import io.nccl4j.internal.reference.rank.HostedRank;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.Contract;
+import java.time.Duration;
 
 /** Runs the same program on every rank of a new communicator, each in its own thread. */
 public final class Ranks {
@@ -37,6 +42,30 @@ public final class Ranks {
             end(communicator);
           }
         });
+  }
+
+  /**
+   * Sets the timeout of this rank's operations from now on. A test whose communicator is created
+   * with a long timeout can then wait for a short one: creation may take long on a slow machine.
+   */
+  static void setTimeout(Communicator communicator, Duration timeout) {
+    CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(timeout);
+    hostedRank(communicator).configure(config, communicator.toString());
+  }
+
+  /** Waits until this rank has entered its first collectives, so that no other misses it. */
+  static void awaitEntered(Communicator communicator, int collectives) throws InterruptedException {
+    Deadline deadline = Deadline.after(Duration.ofSeconds(20));
+    while (hostedRank(communicator).entered() < collectives) {
+      if (deadline.passed()) {
+        throw new AssertionError("the rank did not enter the collective: " + communicator);
+      }
+      Thread.sleep(1);
+    }
+  }
+
+  private static HostedRank hostedRank(Communicator communicator) {
+    return ((ReferenceCommunicator) Contract.get().driver(communicator)).hostedRank();
   }
 
   /** Closes a communicator; aborts it first if an operation has failed. */

@@ -2,6 +2,7 @@ package io.nccl4j.reference;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
@@ -14,13 +15,15 @@ import io.nccl4j.Stream;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
 /** Ranks of a failed communicator continue without the rank that caused the failure. */
 class ShrinkAfterFailureTest {
   private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
   private static final CommunicatorConfig CONFIG =
-      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
 
   @Test
   void survivorsOfAMismatchContinue() {
@@ -36,13 +39,19 @@ class ShrinkAfterFailureTest {
 
   @Test
   void survivorsOfATimeoutContinue() {
+    CountDownLatch failed = new CountDownLatch(2);
     Ranks.run(
         3,
         OPTIONS,
-        CONFIG.withTimeout(Duration.ofMillis(500)),
+        CONFIG,
         (comm, stream) -> {
-          if (comm.rank() != 2) {
+          if (comm.rank() == 2) {
+            // If it closed its communicator before, that would end the waits of the others.
+            assertTrue(failed.await(20, TimeUnit.SECONDS));
+          } else {
+            Ranks.setTimeout(comm, Duration.ofMillis(500));
             assertFails(comm, stream, 4);
+            failed.countDown();
           }
           continueWithoutRank2(comm);
         });
