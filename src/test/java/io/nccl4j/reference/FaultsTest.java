@@ -45,8 +45,12 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /** The exceptions of each rank when one rank fails, leaves, is missing or calls differently. */
 class FaultsTest {
-  private static final CommunicatorConfig SOON =
-      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(1));
+  private static final Duration SOON = Duration.ofSeconds(1);
+
+  /** For ranks that call at the same time, while one does not call. */
+  private static final CommunicatorConfig TOGETHER =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(3));
+
   private static final CommunicatorConfig LATE =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
   private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
@@ -136,15 +140,20 @@ class FaultsTest {
 
   @Test
   void missingRankIsNamedByAllThatWaited() {
+    CyclicBarrier entered = new CyclicBarrier(3);
     CyclicBarrier over = new CyclicBarrier(4);
     Ranks.run(
         4,
         OPTIONS,
-        SOON,
+        LATE,
         (comm, stream) -> {
           Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
           if (comm.rank() != 2) {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
+            // A rank that is late, because the machine is slow, would be named as well.
+            Ranks.awaitEntered(comm, 1);
+            entered.await(20, TimeUnit.SECONDS);
+            Ranks.setTimeout(comm, SOON);
             NcclTimeoutException thrown =
                 assertThrows(NcclTimeoutException.class, stream::synchronize);
             assertTrue(
@@ -168,12 +177,13 @@ class FaultsTest {
     Ranks.run(
         2,
         OPTIONS,
-        SOON.withName("drill"),
+        LATE.withName("drill"),
         (comm, stream) -> {
           Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
           comm.allReduce(data, data, ReduceOp.SUM, stream);
           stream.synchronize();
           if (comm.rank() == 0) {
+            Ranks.setTimeout(comm, SOON);
             comm.broadcast(data, 0, stream);
             String message =
                 assertThrows(NcclTimeoutException.class, stream::synchronize).getMessage();
@@ -185,17 +195,19 @@ class FaultsTest {
 
   @Test
   void shrinkWithoutARank_namesRanksOfTheParent() {
+    CyclicBarrier begin = new CyclicBarrier(4);
     CyclicBarrier over = new CyclicBarrier(4);
     Ranks.run(
         4,
         OPTIONS,
-        SOON,
+        LATE,
         (comm, stream) -> {
+          begin.await(20, TimeUnit.SECONDS);
           if (comm.rank() % 2 == 1) {
             NcclException thrown =
                 assertThrows(
                     NcclTimeoutException.class,
-                    () -> comm.shrink(Set.of(0), ShrinkMode.FINISH_FIRST, SOON));
+                    () -> comm.shrink(Set.of(0), ShrinkMode.FINISH_FIRST, TOGETHER));
             assertEquals(Set.of(2), thrown.missingRanks());
             assertEquals(Set.of(), thrown.failedRanks());
             assertEquals(Optional.empty(), thrown.operation());
@@ -365,9 +377,10 @@ class FaultsTest {
     Ranks.run(
         2,
         OPTIONS,
-        SOON,
+        LATE,
         (comm, stream) -> {
           if (comm.rank() == 0) {
+            Ranks.setTimeout(comm, SOON);
             comm.send(comm.newBuffer(DataType.FLOAT32, 6), 1, stream);
             NcclTimeoutException thrown =
                 assertThrows(NcclTimeoutException.class, stream::synchronize);
@@ -520,15 +533,17 @@ class FaultsTest {
 
   @Test
   void splitWithoutARankNamesIt() {
+    CyclicBarrier begin = new CyclicBarrier(3);
     CyclicBarrier over = new CyclicBarrier(3);
     Ranks.run(
         3,
         OPTIONS,
-        SOON,
+        LATE,
         (comm, stream) -> {
+          begin.await(20, TimeUnit.SECONDS);
           if (comm.rank() != 1) {
             NcclTimeoutException thrown =
-                assertThrows(NcclTimeoutException.class, () -> comm.split(0, 0));
+                assertThrows(NcclTimeoutException.class, () -> comm.split(0, 0, TOGETHER));
             assertTrue(thrown.getMessage().contains("rank 1 did not call split"), thrown::toString);
           }
           over.await(20, TimeUnit.SECONDS);
