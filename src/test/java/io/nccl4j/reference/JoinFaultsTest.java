@@ -182,7 +182,7 @@ class JoinFaultsTest {
   private static void assertRefused(Backend backend, UniqueId id, int size, int rank, String text) {
     NcclInvalidUsageException thrown =
         assertThrows(
-            NcclInvalidUsageException.class, () -> backend.newCommunicator(id, size, rank, SOON));
+            NcclInvalidUsageException.class, () -> backend.newCommunicator(id, size, rank, LATE));
     assertTrue(thrown.getMessage().contains(text), thrown::toString);
   }
 
