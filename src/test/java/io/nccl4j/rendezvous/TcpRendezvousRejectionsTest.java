@@ -342,7 +342,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
 
   @Test
   void silentAndSlowClientsAreDisconnected() throws Exception {
-    TcpRendezvous server = server(4, LONG);
+    TcpRendezvous server = server(4, LONG, handshakeWithin(Duration.ofSeconds(5)));
     FutureTask<UniqueId> zero = exchange(server);
     List<Socket> silent = new ArrayList<>();
     for (int i = 0; i < 20; i++) {
@@ -356,21 +356,21 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
       assertRejected(RejectReason.TOO_SLOW, socket);
     }
     int sent = RankThreads.join(dripping);
-    assertTrue(sent < 100, () -> "a slow client could send " + sent + " bytes");
+    assertTrue(sent < 80, () -> "a slow client could send " + sent + " bytes");
   }
 
-  /** Sends a byte every 50 ms until the other side disconnects, at most 200 bytes. */
+  /** Sends a byte every 250 ms until the other side disconnects, at most 120 bytes. */
   private static int drip(Socket socket) throws Exception {
     OutputStream out = socket.getOutputStream();
-    for (int sent = 0; sent < 200; sent++) {
+    for (int sent = 0; sent < 120; sent++) {
       try {
         out.write(0);
       } catch (IOException e) {
         return sent;
       }
-      Thread.sleep(50);
+      Thread.sleep(250);
     }
-    return 200;
+    return 120;
   }
 
   @Test

@@ -104,12 +104,15 @@ class TcpRendezvousTest extends TcpRanks {
 
   @Test
   void waitingRanksNameOtherMissingRanks() throws Exception {
-    TcpRendezvous server = server(4, LONG);
-    FutureTask<UniqueId> zero = exchange(server);
+    // Rank 0 answers after a quarter of the limit. An attempt ends with the client's timeout.
+    Duration limit = Duration.ofSeconds(6);
+    TcpRendezvous server = server(4, LONG, handshakeWithin(limit));
+    FutureTask<UniqueId> zero = new FutureTask<>(() -> server.exchange(RankThreads::newId));
+    RankThreads.awaitExchange(RankThreads.startThread(zero), TcpRendezvous.class);
     NcclTimeoutException late =
         assertThrows(
             NcclTimeoutException.class,
-            () -> client(server, 2, SHORT).exchange(RankThreads::newId));
+            () -> client(server, 2, limit).exchange(RankThreads::newId));
     assertTrue(late.getMessage().contains("(missing ranks 1, 3 of 4)"), late.getMessage());
     assertFalse(zero.isDone());
   }
