@@ -25,6 +25,10 @@ abstract class TcpRanks {
   static final String HOST = "127.0.0.1";
   static final Secret SECRET = Secret.of("correct horse battery staple");
   static final Duration SHORT = Duration.ofMillis(1200);
+
+  /** Just enough to get an answer on a busy machine. */
+  static final Duration ENOUGH = Duration.ofSeconds(5);
+
   static final Duration LONG = Duration.ofSeconds(30);
 
   /** Longer than an honest client needs on a busy machine; only silent clients use it up. */

@@ -268,7 +268,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
   void anotherRunWithTheSameSecretGetsNoId() throws Exception {
     TcpRendezvous server = server(2, LONG);
     FutureTask<UniqueId> zero = exchange(server);
-    RankInfo other = RankInfo.of(1, 2).withJobId("yesterday").withTimeout(SHORT);
+    RankInfo other = RankInfo.of(1, 2).withJobId("yesterday").withTimeout(ENOUGH);
     NcclTimeoutException thrown =
         assertThrows(
             NcclTimeoutException.class,

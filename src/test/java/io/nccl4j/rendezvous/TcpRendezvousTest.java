@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.tcp.RejectReason;
 import java.io.IOException;
 import java.net.ConnectException;
 import java.net.InetAddress;
@@ -73,11 +74,14 @@ class TcpRendezvousTest extends TcpRanks {
 
   @Test
   void rankZeroNamesMissingRanksAndRejectedClients() throws Exception {
-    TcpRendezvous server = server(6, Duration.ofMillis(1500));
-    FutureTask<UniqueId> zero = exchange(server);
-    FutureTask<UniqueId> two = exchange(client(server, 2, LONG));
+    TcpRendezvous server = server(6, Duration.ofMillis(5500));
     Socket foreign = connect(server);
     writeFrame(foreign, "GET / HTTP/1.1".getBytes(StandardCharsets.US_ASCII));
+    awaitRejected(server, RejectReason.MALFORMED, 1);
+    TcpRendezvous waiting = client(server, 2, LONG);
+    FutureTask<UniqueId> two = new FutureTask<>(() -> waiting.exchange(RankThreads::newId));
+    RankThreads.awaitExchange(RankThreads.startThread(two), TcpRendezvous.class);
+    FutureTask<UniqueId> zero = exchange(server);
     NcclTimeoutException timeout = RankThreads.failure(NcclTimeoutException.class, zero);
     assertTrue(
         timeout.getMessage().contains("missing ranks 1, 3-5 of 6 in round 1"),
@@ -89,7 +93,7 @@ class TcpRendezvousTest extends TcpRanks {
             .contains("rejected 1 clients: " + address + " does not speak the protocol of nccl4j"),
         timeout.getMessage());
     assertEquals(
-        ("rank 0 at %s:%d has ended the exchange: it timed out after 1.5 s; missing ranks 1, 3-5"
+        ("rank 0 at %s:%d has ended the exchange: it timed out after 5.5 s; missing ranks 1, 3-5"
                 + " of 6")
             .formatted(HOST, server.port()),
         RankThreads.failure(RendezvousException.class, two).getMessage());
@@ -149,19 +153,16 @@ class TcpRendezvousTest extends TcpRanks {
   @Test
   void otherRanksReportThatRankZeroHasNotPublished() throws Exception {
     TcpRendezvous server = server(2, LONG);
+    TcpRendezvous closed = server(2, LONG);
+    closed.close();
     // Rank 0 listens, but has not called exchange.
-    NcclTimeoutException silent =
-        assertThrows(
-            NcclTimeoutException.class,
-            () -> client(server, 1, SHORT).exchange(RankThreads::newId));
+    FutureTask<UniqueId> early = exchange(client(server, 1, ENOUGH));
+    FutureTask<UniqueId> alone = exchange(client(closed, 1, ENOUGH));
+    NcclTimeoutException silent = RankThreads.failure(NcclTimeoutException.class, early);
     assertTrue(
         silent.getMessage().contains("rank 0 has not published round 1"), silent.getMessage());
     assertTrue(silent.getMessage().contains("which rank 0 has not reached"), silent.getMessage());
-    server.close();
-    NcclTimeoutException absent =
-        assertThrows(
-            NcclTimeoutException.class,
-            () -> client(server, 1, SHORT).exchange(RankThreads::newId));
+    NcclTimeoutException absent = RankThreads.failure(NcclTimeoutException.class, alone);
     assertTrue(absent.getMessage().contains("Connection refused"), absent.getMessage());
   }
 
@@ -181,7 +182,7 @@ class TcpRendezvousTest extends TcpRanks {
               });
       TcpRendezvous one =
           TcpRendezvous.at(
-              HOST, service.getLocalPort(), SECRET, RankInfo.of(1, 2).withTimeout(SHORT));
+              HOST, service.getLocalPort(), SECRET, RankInfo.of(1, 2).withTimeout(ENOUGH));
       NcclTimeoutException timeout =
           assertThrows(NcclTimeoutException.class, () -> one.exchange(RankThreads::newId));
       assertTrue(timeout.getMessage().contains("is not nccl4j"), timeout.getMessage());
@@ -196,7 +197,8 @@ class TcpRendezvousTest extends TcpRanks {
           TcpRendezvous.at(HOST, mute.getLocalPort(), SECRET, RankInfo.of(1, 2).withTimeout(SHORT));
       long start = System.nanoTime();
       assertThrows(NcclTimeoutException.class, () -> one.exchange(RankThreads::newId));
-      assertTrue(System.nanoTime() - start < Duration.ofSeconds(5).toNanos());
+      // An attempt would end after ten seconds anyway.
+      assertTrue(System.nanoTime() - start < Duration.ofSeconds(9).toNanos());
     }
   }
 
