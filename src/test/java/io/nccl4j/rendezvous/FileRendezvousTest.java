@@ -117,16 +117,18 @@ class FileRendezvousTest {
 
   @Test
   void rankZeroNamesMissingRanksAndRemovesItsFiles() throws Exception {
-    Duration longer = Duration.ofSeconds(4);
+    files(4, 5)
+        .write(new RoundDirectory.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
+    // On a busy machine, rank 2 may touch its file late, and rank 4's file be deleted late.
+    Duration enough = Duration.ofSeconds(5);
+    Duration longer = enough.multipliedBy(2);
     FutureTask<UniqueId> second =
         RankThreads.start(() -> rendezvous(2, 5, longer).exchange(RankThreads::newId));
     awaitFile(files(2, 5).rankFile(2));
-    files(4, 5)
-        .write(new RoundDirectory.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     NcclTimeoutException timeout =
         assertThrows(
             NcclTimeoutException.class,
-            () -> rendezvous(0, 5, Duration.ofSeconds(2)).exchange(RankThreads::newId));
+            () -> rendezvous(0, 5, enough).exchange(RankThreads::newId));
     // Rank 2 waits; rank 4's announcement is of a process that has ended.
     assertTrue(timeout.getMessage().contains("missing ranks 1, 3-4 of 5"), timeout.getMessage());
     assertTrue(timeout.getMessage().contains("(rank 4 left an announcement"), timeout.getMessage());
