@@ -44,7 +44,7 @@ final class ControlFuzz implements FuzzTarget {
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
   private static final long ANSWER_NANOS = Duration.ofMillis(50).toNanos();
-  private static final long NOTICE_NANOS = Duration.ofSeconds(3).toNanos();
+  private static final long NOTICE_NANOS = Duration.ofSeconds(20).toNanos();
   // Accepted inputs change the communicator; a new one now and then reveals other defects.
   private static final int MAX_INPUTS = 100;
 

@@ -31,7 +31,7 @@ import java.util.random.RandomGenerator;
  */
 final class CoordinatorFuzz implements FuzzTarget {
   private static final Duration PATIENCE = Duration.ofMillis(20);
-  private static final long NOTICE_NANOS = Duration.ofSeconds(3).toNanos();
+  private static final long NOTICE_NANOS = Duration.ofSeconds(20).toNanos();
 
   private final LoggedErrors errors = new LoggedErrors();
   private final List<ProcessEndpoint> endpoints =

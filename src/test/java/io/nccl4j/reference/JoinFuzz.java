@@ -163,7 +163,7 @@ final class JoinFuzz implements FuzzTarget {
 
   @Override
   public Duration limit() {
-    return SOON.timeout().plusSeconds(3);
+    return SOON.timeout().plusSeconds(25);
   }
 
   @Override

@@ -26,7 +26,7 @@ import java.util.random.RandomGenerator;
  */
 final class IdServerFuzz implements FuzzTarget {
   private static final Duration SILENCE = Duration.ofMillis(5);
-  private static final Duration SERVED = Duration.ofSeconds(4);
+  private static final Duration SERVED = Duration.ofSeconds(15);
   private static final Secret OTHER = Secret.of("the secret of another run");
   // More ranks than ever arrive, so that the round never ends.
   private static final int SIZE = 1000;
