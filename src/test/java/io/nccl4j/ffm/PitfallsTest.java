@@ -323,28 +323,31 @@ class PitfallsTest {
   @Test
   void trap13SecondThreadIsRefusedWithoutHarm() throws Exception {
     StandIn.pitfall(13);
-    try (Communicator comm = singleRank(CONFIG);
-        Stream stream = comm.newStream();
-        Buffer value = comm.newBuffer(DataType.INT32, 1)) {
+    try (Pair pair = new Pair(CONFIG.withTimeout(Duration.ofSeconds(30)));
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 1);
+        Buffer peers = pair.rank(1).newBuffer(DataType.INT32, 1)) {
+      Communicator comm = pair.rank(0);
+      Stream stream = pair.stream(0);
+      // The first call connects, so it stays inside NCCL until the peer calls.
       Thread first =
           Thread.ofPlatform()
               .daemon()
               .start(() -> comm.allReduce(value, value, ReduceOp.SUM, stream));
-      IllegalStateException refused = null;
-      long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
-      while (refused == null && first.isAlive() && System.nanoTime() < end) {
-        if (StandIn.calls("ncclAllReduce") > 0) {
-          refused =
-              assertThrows(
-                  IllegalStateException.class,
-                  () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
-        }
+      long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+      while (StandIn.calls("ncclAllReduce") == 0 && System.nanoTime() < end) {
+        LockSupport.parkNanos(1_000_000);
       }
-      assertTrue(first.join(Duration.ofSeconds(10)));
+      IllegalStateException refused =
+          assertThrows(
+              IllegalStateException.class,
+              () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
       assertTrue(refused.getMessage().contains("in use by another thread"), refused::toString);
       assertEquals(1, StandIn.calls("ncclAllReduce"), "the second call did not reach NCCL");
+      Pair.onOwnThread(() -> pair.rank(1).allReduce(peers, peers, ReduceOp.SUM, pair.stream(1)));
+      assertTrue(first.join(Duration.ofSeconds(20)));
       assertTrue(comm.asyncError().isEmpty());
       stream.synchronize();
+      pair.stream(1).synchronize();
     }
   }
 
