@@ -298,17 +298,29 @@ class UnfinishedCallsTest {
 
   @Test
   void growIdOfInterruptedCallIsReturnedByTheNext() {
+    // A caller that a busy machine delays may find the call complete, and is not interrupted then.
+    await(this::interruptedCallLeavesGrowId);
+  }
+
+  /** Returns false if the call completed before the interrupt had an effect. */
+  private boolean interruptedCallLeavesGrowId() {
+    StandIn.reset();
     try (Pair pair = new Pair(CONFIG)) {
       // The pitfall makes calls slow enough to be interrupted.
       StandIn.pitfall(13);
       Thread.currentThread().interrupt();
-      assertThrows(CancellationException.class, pair.rank(0)::newGrowId);
+      Throwable interrupted = thrown(pair.rank(0)::newGrowId);
       assertTrue(Thread.interrupted());
+      if (interrupted == null) {
+        return false;
+      }
+      assertInstanceOf(CancellationException.class, interrupted);
       await(() -> StandIn.calls("ncclCommGetUniqueId") == 1);
       await(() -> thrown(pair.nccl(0)::memoryStatistics) == null);
       UniqueId id = pair.rank(0).newGrowId();
       assertEquals(1, StandIn.calls("ncclCommGetUniqueId"), "NCCL makes one at a time");
       grow(pair, id);
+      return true;
     }
   }
 
