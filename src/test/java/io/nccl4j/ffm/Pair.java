@@ -9,8 +9,10 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.Group;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
@@ -36,8 +38,24 @@ final class Pair implements AutoCloseable {
   private final List<Stream> streams;
 
   Pair(CommunicatorConfig config) {
-    ranks = created(() -> backend.newCommunicators(new int[] {0, 1}, config));
+    this(config, config);
+  }
+
+  /** Creates two ranks that differ in their configurations. */
+  Pair(CommunicatorConfig first, CommunicatorConfig second) {
+    ranks = created(() -> together(first, second));
     streams = ranks.stream().map(Communicator::newStream).toList();
+  }
+
+  private List<Communicator> together(CommunicatorConfig first, CommunicatorConfig second) {
+    UniqueId id = backend.newUniqueId();
+    List<Communicator> made = new ArrayList<>();
+    Group.run(
+        () -> {
+          made.add(backend.newCommunicator(id, 2, 0, first));
+          made.add(backend.newCommunicator(id, 2, 1, second));
+        });
+    return made;
   }
 
   /**
