@@ -89,12 +89,20 @@ class MixedBackendsTest {
       throws Exception {
     String target = kind.equals("tcp") ? "tcp:" + freePort() : "file:" + folder;
     List<Process> ranks = new ArrayList<>();
-    long start = System.nanoTime();
     String[] each = backends.split(" ", -1);
-    for (int rank = 0; rank < each.length; rank++) {
-      ranks.add(start(target, rank, each.length, each[rank]));
-    }
+    long start;
     try {
+      for (int rank = 0; rank < each.length; rank++) {
+        ranks.add(start(target, rank, each.length, each[rank]));
+      }
+      // Processes start at different speeds, and a failed rank waits only a few seconds for others.
+      for (Process rank : ranks) {
+        awaitReady(rank);
+      }
+      start = System.nanoTime();
+      for (Process rank : ranks) {
+        rank.getOutputStream().close();
+      }
       for (Process rank : ranks) {
         assertTrue(rank.waitFor(2 * TIMEOUT.toSeconds(), TimeUnit.SECONDS), "still running");
         String output = new String(rank.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
@@ -105,6 +113,15 @@ class MixedBackendsTest {
     }
     Duration took = Duration.ofNanos(System.nanoTime() - start);
     assertTrue(took.compareTo(TIMEOUT) < 0, () -> "they waited for the timeout: " + took);
+  }
+
+  private static void awaitReady(Process rank) throws IOException {
+    StringBuilder output = new StringBuilder();
+    while (output.indexOf("ready\n") < 0) {
+      int next = rank.getInputStream().read();
+      assertTrue(next >= 0, () -> "it ended before it was ready: " + output);
+      output.append((char) next);
+    }
   }
 
   private static int freePort() throws IOException {
