@@ -31,7 +31,10 @@ import org.junit.jupiter.api.Test;
  */
 @OnStandIn
 class VirtualThreadsTest {
-  private static final Duration SOON = Duration.ofSeconds(5);
+  /** Less than the timeout of the ranks that are aborted. */
+  private static final Duration SOON = Duration.ofSeconds(20);
+
+  private static final Duration TIMEOUT = Duration.ofSeconds(40);
 
   @BeforeEach
   void reset() {
@@ -228,7 +231,7 @@ class VirtualThreadsTest {
   void abortOnVirtualThreadDestroysGraphsAndFreesAll() throws Exception {
     long communicators = StandIn.live("communicator");
     long graphs = StandIn.live("graph");
-    Pair pair = new Pair(CommunicatorConfig.defaults());
+    Pair pair = new Pair(CommunicatorConfig.defaults().withTimeout(TIMEOUT));
     List<Buffer> values = pair.registrable(DataType.INT32, 1);
     sumTogether(pair, values);
     Graph first = captured(pair, values.get(0));
@@ -298,6 +301,6 @@ class VirtualThreadsTest {
                 throw failure;
               }
             });
-    return answer.get(20, TimeUnit.SECONDS);
+    return answer.get(2 * TIMEOUT.toSeconds(), TimeUnit.SECONDS);
   }
 }

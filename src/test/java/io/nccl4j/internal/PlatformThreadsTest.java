@@ -9,7 +9,7 @@ import org.junit.jupiter.api.Test;
 
 /** Calls of virtual threads that run on a platform thread. */
 class PlatformThreadsTest {
-  private static final Duration SOON = Duration.ofSeconds(5);
+  private static final Duration SOON = Duration.ofSeconds(20);
 
   /** An error whose message the thread of the call has no memory for. */
   private static final class Indescribable extends OutOfMemoryError {
