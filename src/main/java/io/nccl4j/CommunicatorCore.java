@@ -535,7 +535,8 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
   }
 
-  private void releaseStreams() {
+  @Override
+  public void releaseStreams() {
     CloseAll.all(streams().stream().<Runnable>map(stream -> () -> release(stream)).toList());
   }
 

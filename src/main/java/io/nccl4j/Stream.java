@@ -396,13 +396,16 @@ public final class Stream implements AutoCloseable {
       // A query would invalidate the capture.
       return false;
     }
+    if (users.anyLaunching()) {
+      return false;
+    }
     try {
       if (draining || users.anyAborted()) {
         driver.drain(ABORT_TIMEOUT);
         draining = false;
         return true;
       }
-      return !users.anyLaunching() && driver.idle();
+      return driver.idle();
     } catch (NcclTimeoutException stillDraining) {
       return false;
     } catch (CudaException broken) {
@@ -459,7 +462,7 @@ public final class Stream implements AutoCloseable {
   }
 
   private boolean hasPendingCollective() {
-    return users.anyOpen() && !fence.passedCollectives();
+    return (users.anyOpen() || users.anyLaunching()) && !fence.passedCollectives();
   }
 
   private void release() {
@@ -474,7 +477,7 @@ public final class Stream implements AutoCloseable {
 
   /** Releases the stream if it is closed and no communicator needs it any more. */
   void releaseIfAbandoned() {
-    if (closedWhileBusy && !users.anyOpen()) {
+    if (closedWhileBusy && !users.anyOpen() && !users.anyLaunching()) {
       synchronized (this) {
         if (!closedWhileBusy) {
           return;

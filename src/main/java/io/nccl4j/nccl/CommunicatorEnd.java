@@ -37,6 +37,8 @@ final class CommunicatorEnd {
   private final NativeChildren children;
   private final Runnable noMoreKernels;
   private volatile boolean revoked;
+  // Whether ncclCommAbort may be running.
+  private volatile boolean aborting;
   // Whether ncclCommDestroy has freed the communicator.
   private volatile boolean freed;
 
@@ -64,6 +66,11 @@ final class CommunicatorEnd {
 
   NativeCommunicator communicator() {
     return communicator;
+  }
+
+  /** Returns whether {@code ncclCommAbort} may be running. */
+  boolean aborting() {
+    return aborting;
   }
 
   /** Implements {@link NcclCommunicator#revoke}. */
@@ -200,30 +207,43 @@ final class CommunicatorEnd {
   }
 
   private void abort(MemorySegment comm) {
+    aborting = true;
     try {
-      BlockingCalls.runUninterrupted(
+      BlockingCalls.callUninterrupted(
           "ncclCommAbort",
           communicator.timeout(),
           "NCCL to free " + communicator,
           () -> {
-            if (!handle.beginFreeing()) {
-              return;
-            }
-            communicator.useDevice();
-            int result = nccl_h.ncclCommAbort(comm);
-            registrations.releaseAll();
-            CloseAll.all(
-                List.of(
-                    noMoreKernels,
-                    () -> NcclResults.check(result, "ncclCommAbort"),
-                    children::freeAbandoned));
-          });
+            free(comm);
+            return null;
+          },
+          late -> context.releaseStreams());
     } catch (NcclTimeoutException e) {
       LOG.warn("{}: ncclCommAbort is late; its thread keeps running", communicator, e);
     } catch (Error failure) {
+      aborting = false;
       handle.releaseUnlessFreeing();
       throw failure;
     }
+  }
+
+  private void free(MemorySegment comm) {
+    if (!handle.beginFreeing()) {
+      return;
+    }
+    int result;
+    try {
+      communicator.useDevice();
+      result = nccl_h.ncclCommAbort(comm);
+    } finally {
+      aborting = false;
+    }
+    registrations.releaseAll();
+    CloseAll.all(
+        List.of(
+            noMoreKernels,
+            () -> NcclResults.check(result, "ncclCommAbort"),
+            children::freeAbandoned));
   }
 
   /** Implements {@link CommunicatorDriver#close}. */
