@@ -6,9 +6,9 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CudaException;
 import io.nccl4j.DataType;
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.Stream;
+import io.nccl4j.fixtures.Creation;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -68,7 +68,13 @@ public final class Drill {
     List<Drill> drills = new ArrayList<>();
     CountDownLatch warmedBefore = new CountDownLatch(0);
     for (Cell cell : cells) {
-      Drill drill = new Drill(cell, create(backend, cell.config()), warmedBefore);
+      Drill drill =
+          new Drill(
+              cell,
+              Creation.retry(
+                  NcclException.class,
+                  () -> backend.newCommunicators(new int[] {0, 1, VICTIM}, cell.config())),
+              warmedBefore);
       drills.add(drill);
       warmedBefore = drill.warmed;
     }
@@ -96,23 +102,6 @@ public final class Drill {
       results.add(new CellResult(cells.get(i), outcomes));
     }
     return results;
-  }
-
-  /**
-   * Creates the ranks of a cell. The timeout of its calls limits the creation too, which is
-   * repeated if a busy machine does not finish it in time.
-   */
-  private static List<Communicator> create(Backend backend, CommunicatorConfig config) {
-    long start = System.nanoTime();
-    while (true) {
-      try {
-        return backend.newCommunicators(new int[] {0, 1, VICTIM}, config);
-      } catch (NcclTimeoutException tooSlow) {
-        if (System.nanoTime() - start > TimeUnit.SECONDS.toNanos(20)) {
-          throw tooSlow;
-        }
-      }
-    }
   }
 
   /** Runs one rank; returns the outcome of its call, or null if it makes none. */

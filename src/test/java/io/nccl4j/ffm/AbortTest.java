@@ -12,6 +12,7 @@ import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
+import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
@@ -19,6 +20,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
+import io.nccl4j.fixtures.Creation;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.nccl.NcclCommunicator;
 import java.lang.foreign.Arena;
@@ -180,7 +182,8 @@ class AbortTest {
   void closedStreamWithStuckWorkMakesCloseAbort() {
     long before = StandIn.live("communicator");
     List<Communicator> ranks =
-        Pair.created(() -> backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT));
+        Creation.retry(
+            NcclException.class, () -> backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT));
     Communicator waiting = ranks.getFirst();
     long streams = StandIn.live("stream");
     Stream stream = waiting.newStream();
@@ -215,7 +218,8 @@ class AbortTest {
   void memoryOfTimedOutLaunchIsKeptUntilAbort() {
     long before = StandIn.live("communicator");
     Communicator comm =
-        Pair.created(
+        Creation.retry(
+            NcclException.class,
             () ->
                 backend.newCommunicator(
                     backend.newUniqueId(), 1, 0, SHORT_TIMEOUT.withBlocking(false)));
@@ -238,7 +242,8 @@ class AbortTest {
   void memoryOfTimedOutLaunchIsKeptUntilLateAbortEnds() {
     long communicators = StandIn.live("communicator");
     Communicator comm =
-        Pair.created(
+        Creation.retry(
+            NcclException.class,
             () ->
                 backend.newCommunicator(
                     backend.newUniqueId(), 1, 0, SHORT_TIMEOUT.withBlocking(false)));
@@ -297,7 +302,8 @@ class AbortTest {
   void callAfterTimedOutSplitNamesTheSplit() {
     long before = StandIn.live("communicator");
     List<Communicator> ranks =
-        Pair.created(() -> backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT));
+        Creation.retry(
+            NcclException.class, () -> backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT));
     Communicator waiting = ranks.getFirst();
     assertThrows(NcclTimeoutException.class, () -> waiting.split(0, 0));
     try (Stream stream = waiting.newStream();

@@ -24,6 +24,7 @@ import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.ncclConfig_t;
+import io.nccl4j.fixtures.Creation;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.nccl.MemoryStatistics;
 import io.nccl4j.nccl.NcclBackend;
@@ -251,7 +252,7 @@ class ChangingCommunicatorsTest {
 
   @Test
   void suspendOfOneRankAloneTimesOut() {
-    List<Communicator> ranks = Pair.created(() -> pair(SHORT_TIMEOUT));
+    List<Communicator> ranks = Creation.retry(NcclException.class, () -> pair(SHORT_TIMEOUT));
     NcclTimeoutException thrown =
         assertThrows(
             NcclTimeoutException.class, () -> NcclCommunicator.of(ranks.getFirst()).suspend());
@@ -299,16 +300,17 @@ class ChangingCommunicatorsTest {
   void stageTimesOutIfRanksAreMissing() throws Exception {
     UniqueId id = backend.newUniqueId();
     assertTimesOut(NcclBackend.of(backend).newCommunicatorAsync(id, 2, 0, SHORT_TIMEOUT));
-    List<Communicator> ranks = Pair.created(() -> pair(SHORT_TIMEOUT));
+    List<Communicator> ranks = Creation.retry(NcclException.class, () -> pair(SHORT_TIMEOUT));
     assertTimesOut(NcclCommunicator.of(ranks.getFirst()).splitAsync(0, 0, SHORT_TIMEOUT));
     ranks.forEach(Communicator::abort);
   }
 
   @Test
   void stageOfCallInProgressTimesOut() throws Exception {
-    Communicator comm = Pair.created(() -> singleRank(SHORT_TIMEOUT));
+    Communicator comm = Creation.retry(NcclException.class, () -> singleRank(SHORT_TIMEOUT));
     CommunicatorConfig twoSeconds = NON_BLOCKING.common().withTimeout(Duration.ofSeconds(2));
-    Communicator other = Pair.created(() -> singleRank(NcclConfig.of(twoSeconds)));
+    Communicator other =
+        Creation.retry(NcclException.class, () -> singleRank(NcclConfig.of(twoSeconds)));
     StandIn.pitfall(4);
     StandIn.hold(-1);
     assertTimesOut(NcclCommunicator.of(comm).splitAsync(0, 0, SHORT_TIMEOUT));

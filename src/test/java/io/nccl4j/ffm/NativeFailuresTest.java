@@ -28,6 +28,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.cuda.CudaStream;
+import io.nccl4j.fixtures.Creation;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -318,7 +319,9 @@ class NativeFailuresTest {
     CommunicatorConfig shortTimeout =
         CONFIG.withBlocking(false).withTimeout(Duration.ofMillis(400));
     Communicator stuck =
-        Pair.created(() -> backend.newCommunicator(backend.newUniqueId(), 1, 0, shortTimeout));
+        Creation.retry(
+            NcclException.class,
+            () -> backend.newCommunicator(backend.newUniqueId(), 1, 0, shortTimeout));
     StandIn.hold(-1);
     NcclTimeoutException thrown =
         assertTimeout(

@@ -10,8 +10,10 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.fixtures.Creation;
 import io.nccl4j.fixtures.libraries.OnOlderStandIn;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.VersionReport;
@@ -40,7 +42,8 @@ class OlderBlockedCallTest {
     try (Backend backend = Backend.nccl();
         LogLines log = new LogLines(NcclCommunicator.class)) {
       List<Communicator> ranks =
-          Pair.created(() -> backend.newCommunicators(new int[] {0, 1}, CONFIG));
+          Creation.retry(
+              NcclException.class, () -> backend.newCommunicators(new int[] {0, 1}, CONFIG));
       Communicator comm = ranks.getFirst();
       String nccl = VersionReport.load().nccl();
       try (Stream stream = comm.newStream();

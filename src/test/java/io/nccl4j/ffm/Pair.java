@@ -10,10 +10,12 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
+import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.fixtures.Creation;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.Window;
@@ -26,7 +28,6 @@ import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.function.Supplier;
 import org.junit.jupiter.api.function.Executable;
 
 /** Two ranks of the NCCL backend, driven by one thread, with a stream each. */
@@ -43,7 +44,7 @@ final class Pair implements AutoCloseable {
 
   /** Creates two ranks that differ in their configurations. */
   Pair(CommunicatorConfig first, CommunicatorConfig second) {
-    ranks = created(() -> together(first, second));
+    ranks = Creation.retry(NcclException.class, () -> together(first, second));
     streams = ranks.stream().map(Communicator::newStream).toList();
   }
 
@@ -56,23 +57,6 @@ final class Pair implements AutoCloseable {
           made.add(backend.newCommunicator(id, 2, 1, second));
         });
     return made;
-  }
-
-  /**
-   * Creates communicators whose short timeout is meant for later calls. It limits the creation too,
-   * which is repeated if a busy machine does not finish it in time.
-   */
-  static <T> T created(Supplier<T> creation) {
-    long start = System.nanoTime();
-    while (true) {
-      try {
-        return creation.get();
-      } catch (NcclTimeoutException tooSlow) {
-        if (System.nanoTime() - start > TimeUnit.SECONDS.toNanos(TIMEOUT_SECONDS)) {
-          throw tooSlow;
-        }
-      }
-    }
   }
 
   /**

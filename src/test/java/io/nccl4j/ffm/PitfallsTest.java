@@ -22,6 +22,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.cudart.cudaPointerAttributes;
 import io.nccl4j.bindings.cudart.cudart_h;
+import io.nccl4j.fixtures.Creation;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
@@ -143,7 +144,7 @@ class PitfallsTest {
   void trap4PointerWrittenAfterTimeoutHasValidMemory() throws Exception {
     StandIn.pitfall(4);
     CommunicatorConfig shortTimeout = NON_BLOCKING.withTimeout(Duration.ofMillis(200));
-    Communicator parent = Pair.created(() -> singleRank(shortTimeout));
+    Communicator parent = Creation.retry(NcclException.class, () -> singleRank(shortTimeout));
     StandIn.hold(-1);
     Pair.assertTimesOut("ncclCommSplit", () -> parent.split(0, 0, shortTimeout));
     // Now the stand-in writes the child's pointer, and the parent becomes usable.
@@ -239,7 +240,8 @@ class PitfallsTest {
     StandIn.pitfall(8);
     CommunicatorConfig shortTimeout = CONFIG.withTimeout(Duration.ofMillis(300));
     List<Communicator> ranks =
-        Pair.created(() -> backend.newCommunicators(new int[] {0, 1}, shortTimeout));
+        Creation.retry(
+            NcclException.class, () -> backend.newCommunicators(new int[] {0, 1}, shortTimeout));
     NcclTimeoutException thrown =
         assertThrows(NcclTimeoutException.class, () -> ranks.getFirst().close());
     assertEquals("ncclCommDestroy", thrown.function());
