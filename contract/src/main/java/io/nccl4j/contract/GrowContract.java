@@ -153,7 +153,7 @@ abstract class GrowContract {
               LIMIT,
               () ->
                   assertThrows(NcclTimeoutException.class, () -> rank.comm().grow(2, id, config)));
-      assertTrue(thrown.getMessage().contains(underTest().shortTimeoutText()), thrown::toString);
+      underTest().assertShortTimeout(thrown);
       assertEquals(5, sum(rank, rank.comm(), 5), "the parent still works");
     }
   }
