@@ -145,7 +145,7 @@ abstract class GrowContract {
   @Test
   void growTimesOutIfNewRankNeverJoins() {
     CommunicatorConfig config = underTest().shortTimeoutConfig();
-    try (Ranks ranks = Ranks.withShortTimeout(underTest(), 1)) {
+    try (Ranks ranks = Ranks.of(underTest(), 1, underTest().config().withBlocking(false))) {
       Rank rank = ranks.rank(0);
       UniqueId id = rank.comm().newGrowId();
       NcclTimeoutException thrown =
@@ -162,7 +162,7 @@ abstract class GrowContract {
   void joinTimesOutIfGrowIsNeverCalled() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig config = underTest().shortTimeoutConfig();
-    try (Ranks ranks = Ranks.withShortTimeout(underTest(), 1)) {
+    try (Ranks ranks = Ranks.of(underTest(), 1, underTest().config().withBlocking(false))) {
       UniqueId id = ranks.rank(0).comm().newGrowId();
       assertTimeout(
           LIMIT,
