@@ -15,6 +15,7 @@ import java.util.function.Function;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
@@ -55,6 +56,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
+  @Timeout(300)
   void reductionOfRepresentableDataIsExactForEveryType(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (DataType type : reducedTypes()) {
