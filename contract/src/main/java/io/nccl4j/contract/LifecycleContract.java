@@ -448,13 +448,16 @@ abstract class LifecycleContract {
   @Test
   void closeTimesOutIfPeerIsSilent() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    Ranks ranks = Ranks.withShortTimeout(underTest(), 2);
+    Ranks ranks =
+        Ranks.withTimeout(
+            underTest(),
+            2,
+            underTest().shortTimeout(),
+            each -> {
+              Buffer warm = each.ints(1);
+              each.comm().allReduce(warm, warm, ReduceOp.SUM, each.stream());
+            });
     Rank rank = ranks.rank(0);
-    ranks.each(
-        each -> {
-          Buffer warm = each.ints(1);
-          each.comm().allReduce(warm, warm, ReduceOp.SUM, each.stream());
-        });
     Buffer value = rank.comm().newBuffer(DataType.INT32, 1);
     rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
     withinLimit(() -> assertThrows(NcclTimeoutException.class, rank.comm()::close));

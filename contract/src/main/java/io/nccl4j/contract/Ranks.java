@@ -3,8 +3,9 @@ package io.nccl4j.contract;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.fixtures.Creation;
 import io.nccl4j.fixtures.RankThreads;
 import java.time.Duration;
 import java.util.Arrays;
@@ -23,8 +24,6 @@ final class Ranks implements AutoCloseable {
   interface Body {
     void run(Rank rank) throws Exception;
   }
-
-  private static final Duration CREATION_LIMIT = Duration.ofSeconds(20);
 
   private final Backend backend;
   private final Rank[] ranks;
@@ -54,28 +53,38 @@ final class Ranks implements AutoCloseable {
 
   /**
    * Creates a communicator that does not block and has the short timeout, for calls that are meant
-   * to time out. The creation, which it limits too, is repeated if a busy machine does not finish
-   * it in time.
+   * to time out.
    */
   static Ranks withShortTimeout(BackendUnderTest underTest, int size) {
+    return withTimeout(underTest, size, underTest.shortTimeout(), rank -> {});
+  }
+
+  /**
+   * Creates a communicator that does not block and has a timeout that later calls are meant to
+   * exceed, and runs a body on its ranks like {@link #each}. The timeout limits both, which are
+   * repeated together if a busy machine does not finish them in time.
+   */
+  static Ranks withTimeout(BackendUnderTest underTest, int size, Duration timeout, Body body) {
     ProcessRank.assumeNone(size);
-    CommunicatorConfig config = underTest.shortTimeoutConfig();
+    CommunicatorConfig config = underTest.config().withBlocking(false).withTimeout(timeout);
     Backend backend = underTest.open(size);
-    Ranks ranks = new Ranks(backend, size);
     int available = backend.devices().size();
     int[] devices = IntStream.range(0, size).map(rank -> rank % available).toArray();
-    long start = System.nanoTime();
-    while (true) {
-      try {
-        List<Communicator> created = backend.newCommunicators(devices, config);
-        Arrays.setAll(ranks.ranks, rank -> new Rank(created.get(rank)));
-        return ranks;
-      } catch (NcclTimeoutException tooSlow) {
-        if (System.nanoTime() - start > CREATION_LIMIT.toNanos()) {
-          throw tooSlow;
-        }
-      }
-    }
+    return Creation.retry(
+        NcclException.class,
+        () -> {
+          List<Communicator> created = backend.newCommunicators(devices, config);
+          Ranks ranks = new Ranks(backend, size);
+          Arrays.setAll(ranks.ranks, rank -> new Rank(created.get(rank)));
+          try {
+            ranks.each(body);
+          } catch (RuntimeException failed) {
+            ranks.abort();
+            ranks.closeRanks();
+            throw failed;
+          }
+          return ranks;
+        });
   }
 
   private static Ranks ofThisProcess(
@@ -143,8 +152,12 @@ final class Ranks implements AutoCloseable {
 
   @Override
   public void close() {
+    closeRanks();
+    backend.close();
+  }
+
+  private void closeRanks() {
     List<Rank> local = local();
     RankThreads.run(local.size(), i -> local.get(i).close(), this::abort);
-    backend.close();
   }
 }

@@ -8,7 +8,6 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
@@ -40,6 +39,9 @@ import org.junit.jupiter.api.function.Executable;
  */
 abstract class ReducerArgumentsContract {
   private static final ReducerConfig DEFAULTS = ReducerConfig.defaults();
+
+  /** For calls that are meant to time out. */
+  private static final Duration TIMEOUT = Duration.ofSeconds(3);
 
   abstract BackendUnderTest underTest();
 
@@ -569,18 +571,19 @@ abstract class ReducerArgumentsContract {
   @Test
   void reducerCloseTimesOutIfPeerLaunchesNoBucket() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig shortTimeout =
-        underTest().config().withTimeout(Duration.ofSeconds(3)).withBlocking(false);
-    try (Ranks ranks = Ranks.of(underTest(), 2, shortTimeout)) {
-      Buffer[] values = new Buffer[2];
-      GradientReducer[] reducers = new GradientReducer[2];
-      ranks.each(
-          rank -> {
-            values[rank.rank()] = rank.comm().newBuffer(DataType.FLOAT32, 4);
-            reducers[rank.rank()] = open(rank, Parameter.of("a", values[rank.rank()]));
-            reducers[rank.rank()].allReady(rank.stream());
-            reducers[rank.rank()].finish(rank.stream());
-          });
+    Buffer[] values = new Buffer[2];
+    GradientReducer[] reducers = new GradientReducer[2];
+    try (Ranks ranks =
+        Ranks.withTimeout(
+            underTest(),
+            2,
+            TIMEOUT,
+            rank -> {
+              values[rank.rank()] = rank.comm().newBuffer(DataType.FLOAT32, 4);
+              reducers[rank.rank()] = open(rank, Parameter.of("a", values[rank.rank()]));
+              reducers[rank.rank()].allReady(rank.stream());
+              reducers[rank.rank()].finish(rank.stream());
+            })) {
       reducers[0].allReady(ranks.rank(0).stream());
       assertEquals(1, reducers[0].bucketsLaunched());
       assertThrows(NcclException.class, reducers[0]::close);
@@ -594,13 +597,15 @@ abstract class ReducerArgumentsContract {
   @Test
   void reducerOpenTimesOutIfPeerNeverOpens() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig shortTimeout =
-        underTest().config().withTimeout(Duration.ofSeconds(3)).withBlocking(false);
-    try (Ranks ranks = Ranks.of(underTest(), 2, shortTimeout)) {
-      // Connects the ranks, so that enqueuing does not block.
-      ranks.each(
-          rank ->
-              rank.comm().allGather(rank.ints(1), rank.allocate(DataType.INT32, 2), rank.stream()));
+    // The collective connects the ranks, so that enqueuing does not block.
+    try (Ranks ranks =
+        Ranks.withTimeout(
+            underTest(),
+            2,
+            TIMEOUT,
+            rank ->
+                rank.comm()
+                    .allGather(rank.ints(1), rank.allocate(DataType.INT32, 2), rank.stream()))) {
       Rank rank = ranks.rank(0);
       Parameter a = parameter(rank, "a", 4);
       assertThrows(NcclException.class, () -> open(rank, a));
