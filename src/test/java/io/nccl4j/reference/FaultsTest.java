@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertNull;
@@ -27,14 +28,17 @@ import io.nccl4j.internal.reference.ReferenceCommunicator;
 import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
 import io.nccl4j.internal.reference.rank.HostedRank;
 import io.nccl4j.internal.reference.rank.RankFailure;
+import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.spi.Contract;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutionException;
@@ -47,9 +51,8 @@ import org.junit.jupiter.params.provider.MethodSource;
 class FaultsTest {
   private static final Duration SOON = Duration.ofSeconds(1);
 
-  /** For ranks that call at the same time, while one does not call. */
-  private static final CommunicatorConfig TOGETHER =
-      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(3));
+  /** For a rank that calls when only the missing one has not called. */
+  private static final CommunicatorConfig LAST = CommunicatorConfig.defaults().withTimeout(SOON);
 
   private static final CommunicatorConfig LATE =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
@@ -193,21 +196,41 @@ class FaultsTest {
         });
   }
 
+  /**
+   * Returns the configuration of a rank that calls split or shrink. The last rank waits until the
+   * first one has called, which would be named as well otherwise.
+   */
+  private static CommunicatorConfig firstOrLast(boolean last, CompletableFuture<Thread> first)
+      throws Exception {
+    if (!last) {
+      first.complete(Thread.currentThread());
+      return LATE;
+    }
+    Thread thread = first.get(20, TimeUnit.SECONDS);
+    Deadline deadline = Deadline.after(Duration.ofSeconds(20));
+    while (Arrays.stream(thread.getStackTrace())
+        .noneMatch(frame -> frame.getMethodName().equals("awaitAssignment"))) {
+      assertFalse(deadline.passed(), "the first rank does not wait");
+      Thread.sleep(1);
+    }
+    return LAST;
+  }
+
   @Test
   void shrinkWithoutARank_namesRanksOfTheParent() {
-    CyclicBarrier begin = new CyclicBarrier(4);
+    CompletableFuture<Thread> first = new CompletableFuture<>();
     CyclicBarrier over = new CyclicBarrier(4);
     Ranks.run(
         4,
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          begin.await(20, TimeUnit.SECONDS);
           if (comm.rank() % 2 == 1) {
+            CommunicatorConfig config = firstOrLast(comm.rank() == 3, first);
             NcclException thrown =
                 assertThrows(
                     NcclTimeoutException.class,
-                    () -> comm.shrink(Set.of(0), ShrinkMode.FINISH_FIRST, TOGETHER));
+                    () -> comm.shrink(Set.of(0), ShrinkMode.FINISH_FIRST, config));
             assertEquals(Set.of(2), thrown.missingRanks());
             assertEquals(Set.of(), thrown.failedRanks());
             assertEquals(Optional.empty(), thrown.operation());
@@ -533,17 +556,17 @@ class FaultsTest {
 
   @Test
   void splitWithoutARankNamesIt() {
-    CyclicBarrier begin = new CyclicBarrier(3);
+    CompletableFuture<Thread> first = new CompletableFuture<>();
     CyclicBarrier over = new CyclicBarrier(3);
     Ranks.run(
         3,
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          begin.await(20, TimeUnit.SECONDS);
           if (comm.rank() != 1) {
+            CommunicatorConfig config = firstOrLast(comm.rank() == 2, first);
             NcclTimeoutException thrown =
-                assertThrows(NcclTimeoutException.class, () -> comm.split(0, 0, TOGETHER));
+                assertThrows(NcclTimeoutException.class, () -> comm.split(0, 0, config));
             assertTrue(thrown.getMessage().contains("rank 1 did not call split"), thrown::toString);
           }
           over.await(20, TimeUnit.SECONDS);
