@@ -11,6 +11,8 @@ import io.nccl4j.drill.Outcome;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -25,7 +27,7 @@ class HangDrillTest {
   private static final CommunicatorConfig PATIENT =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(60));
   // A process that does not answer within a quarter of it counts as missing, too.
-  private static final Duration TIMEOUT = Duration.ofSeconds(8);
+  private static final Duration TIMEOUT = Duration.ofSeconds(14);
   private static final Duration LIMIT = Duration.ofSeconds(40);
 
   /** The delay that a busy machine may add to a deadline; far less than the patient timeout. */
@@ -47,7 +49,7 @@ class HangDrillTest {
     List<DrillFault> faults = new ArrayList<>(ANYWHERE);
     faults.add(DrillFault.DEAD);
     DrillTable table = new DrillTable("reference in process");
-    drill(ReferenceBackend.open(3, OPTIONS), faults, table);
+    addAll(Drill.run(ReferenceBackend.open(3, OPTIONS), cells(faults)), table);
     for (Operation operation : DrillCall.collectives()) {
       table.addImpossible(
           operation, DrillFault.STOPPED, "a process that is stopped stops all its ranks");
@@ -59,8 +61,13 @@ class HangDrillTest {
   @EnumSource(Transport.class)
   void ranksOfSeveralProcesses_endEveryCell(Transport links) throws Exception {
     DrillTable table = new DrillTable("reference " + name(links));
-    drill(ReferenceBackend.openAsProcesses(3, 3, OPTIONS.withTransport(links)), ANYWHERE, table);
+    Backend backend = ReferenceBackend.openAsProcesses(3, 3, OPTIONS.withTransport(links));
+    // Both parts wait for the timeout at the same time.
+    FutureTask<List<Drill.CellResult>> drill =
+        new FutureTask<>(() -> Drill.run(backend, cells(ANYWHERE)));
+    Thread.ofPlatform().daemon().name("drill").start(drill);
     killAndStop(links, table);
+    addAll(drill.get(120, TimeUnit.SECONDS), table);
     table.finish(8 * 7);
   }
 
@@ -68,8 +75,7 @@ class HangDrillTest {
     return links == Transport.TCP ? "over TCP" : "over shared memory";
   }
 
-  private static void drill(Backend backend, List<DrillFault> faults, DrillTable table)
-      throws Exception {
+  private static List<Drill.Cell> cells(List<DrillFault> faults) {
     List<Drill.Cell> cells = new ArrayList<>();
     for (Operation operation : DrillCall.collectives()) {
       for (DrillFault fault : faults) {
@@ -78,7 +84,11 @@ class HangDrillTest {
         cells.add(new Drill.Cell(operation, fault, config, true, LIMIT));
       }
     }
-    for (Drill.CellResult result : Drill.run(backend, cells)) {
+    return cells;
+  }
+
+  private static void addAll(List<Drill.CellResult> results, DrillTable table) {
+    for (Drill.CellResult result : results) {
       add(table, result.cell().operation(), result.cell().fault(), result.outcomes(), "");
     }
   }
