@@ -83,12 +83,16 @@ public final class SharedMemoryTransport {
   }
 
   /**
-   * Event loop: opens the shared memory that another process has created for a link.
+   * Event loop: opens the shared memory that another process has created for a link, unless the
+   * communicator has ended here meanwhile.
    *
    * @throws ProtocolException if the link, the path or the content of the file is invalid
    */
-  void receive(LinkKey key, String path) throws ProtocolException {
+  synchronized void receive(LinkKey key, String path) throws ProtocolException {
     Path file = file(path);
+    if (ended) {
+      return;
+    }
     if (!context.sharesMemoryWith(key.from())) {
       throw new ProtocolException(key + " connects processes that do not share memory");
     }
@@ -129,12 +133,16 @@ public final class SharedMemoryTransport {
   }
 
   /**
-   * Event loop: opens the sync object that the process of rank 0 has created.
+   * Event loop: opens the sync object that the process of rank 0 has created, unless the
+   * communicator has ended here meanwhile.
    *
    * @throws ProtocolException if the file is not a sync object, or none is expected
    */
   public synchronized void receiveSync(String path) throws ProtocolException {
     Path file = file(path);
+    if (ended) {
+      return;
+    }
     if (!context.allShareMemory() || sync != null) {
       throw new ProtocolException("it announced a sync object that is not expected");
     }
