@@ -535,8 +535,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
   }
 
-  @Override
-  public void releaseStreams() {
+  private void releaseStreams() {
     CloseAll.all(streams().stream().<Runnable>map(stream -> () -> release(stream)).toList());
   }
 

@@ -396,16 +396,13 @@ public final class Stream implements AutoCloseable {
       // A query would invalidate the capture.
       return false;
     }
-    if (users.anyLaunching()) {
-      return false;
-    }
     try {
       if (draining || users.anyAborted()) {
         driver.drain(ABORT_TIMEOUT);
         draining = false;
         return true;
       }
-      return driver.idle();
+      return !users.anyLaunching() && driver.idle();
     } catch (NcclTimeoutException stillDraining) {
       return false;
     } catch (CudaException broken) {
@@ -462,7 +459,7 @@ public final class Stream implements AutoCloseable {
   }
 
   private boolean hasPendingCollective() {
-    return (users.anyOpen() || users.anyLaunching()) && !fence.passedCollectives();
+    return users.anyOpen() && !fence.passedCollectives();
   }
 
   private void release() {
@@ -477,7 +474,7 @@ public final class Stream implements AutoCloseable {
 
   /** Releases the stream if it is closed and no communicator needs it any more. */
   void releaseIfAbandoned() {
-    if (closedWhileBusy && !users.anyOpen() && !users.anyLaunching()) {
+    if (closedWhileBusy && !users.anyOpen()) {
       synchronized (this) {
         if (!closedWhileBusy) {
           return;

@@ -52,9 +52,9 @@ final class StreamUsers implements StreamContext {
     last = communicator;
   }
 
-  /** Removes the aborted communicators, unless a library may still enqueue work of theirs. */
+  /** Removes the aborted communicators. */
   void removeAborted() {
-    users.removeIf(user -> user.isAborted() && !user.launching());
+    users.removeIf(StreamUser::isAborted);
     last = null;
   }
 
@@ -75,7 +75,7 @@ final class StreamUsers implements StreamContext {
    * Returns whether a library may still enqueue work of a launch that nccl4j stopped waiting for.
    */
   boolean anyLaunching() {
-    return users.stream().anyMatch(StreamUser::launching);
+    return users.stream().anyMatch(user -> user.isOpen() && user.launching());
   }
 
   @Override

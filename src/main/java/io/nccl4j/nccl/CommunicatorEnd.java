@@ -37,8 +37,6 @@ final class CommunicatorEnd {
   private final NativeChildren children;
   private final Runnable noMoreKernels;
   private volatile boolean revoked;
-  // Whether ncclCommAbort may be running.
-  private volatile boolean aborting;
   // Whether ncclCommDestroy has freed the communicator.
   private volatile boolean freed;
 
@@ -66,11 +64,6 @@ final class CommunicatorEnd {
 
   NativeCommunicator communicator() {
     return communicator;
-  }
-
-  /** Returns whether {@code ncclCommAbort} may be running. */
-  boolean aborting() {
-    return aborting;
   }
 
   /** Implements {@link NcclCommunicator#revoke}. */
@@ -207,43 +200,30 @@ final class CommunicatorEnd {
   }
 
   private void abort(MemorySegment comm) {
-    aborting = true;
     try {
-      BlockingCalls.callUninterrupted(
+      BlockingCalls.runUninterrupted(
           "ncclCommAbort",
           communicator.timeout(),
           "NCCL to free " + communicator,
           () -> {
-            free(comm);
-            return null;
-          },
-          late -> context.releaseStreams());
+            if (!handle.beginFreeing()) {
+              return;
+            }
+            communicator.useDevice();
+            int result = nccl_h.ncclCommAbort(comm);
+            registrations.releaseAll();
+            CloseAll.all(
+                List.of(
+                    noMoreKernels,
+                    () -> NcclResults.check(result, "ncclCommAbort"),
+                    children::freeAbandoned));
+          });
     } catch (NcclTimeoutException e) {
       LOG.warn("{}: ncclCommAbort is late; its thread keeps running", communicator, e);
     } catch (Error failure) {
-      aborting = false;
       handle.releaseUnlessFreeing();
       throw failure;
     }
-  }
-
-  private void free(MemorySegment comm) {
-    if (!handle.beginFreeing()) {
-      return;
-    }
-    int result;
-    try {
-      communicator.useDevice();
-      result = nccl_h.ncclCommAbort(comm);
-    } finally {
-      aborting = false;
-    }
-    registrations.releaseAll();
-    CloseAll.all(
-        List.of(
-            noMoreKernels,
-            () -> NcclResults.check(result, "ncclCommAbort"),
-            children::freeAbandoned));
   }
 
   /** Implements {@link CommunicatorDriver#close}. */

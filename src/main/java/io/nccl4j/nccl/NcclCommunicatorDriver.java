@@ -306,7 +306,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   @Override
   public boolean launching() {
-    return !handle.blocking() && (handle.state() == nccl_h.ncclInProgress() || end.aborting());
+    return !handle.blocking() && handle.state() == nccl_h.ncclInProgress();
   }
 
   @Override

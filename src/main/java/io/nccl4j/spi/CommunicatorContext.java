@@ -88,12 +88,6 @@ public interface CommunicatorContext {
   void endGraphs();
 
   /**
-   * Releases the closed streams that nothing uses any more; for an abort that ends after {@link
-   * CommunicatorDriver#abort} has returned.
-   */
-  void releaseStreams();
-
-  /**
    * Marks the id that {@link CommunicatorDriver#newGrowId} created as used, just before a grow
    * begins.
    *

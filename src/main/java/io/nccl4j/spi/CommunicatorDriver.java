@@ -105,8 +105,7 @@ public interface CommunicatorDriver {
 
   /**
    * Returns whether the library may still enqueue work of a launch that nccl4j stopped waiting for.
-   * The memory of its operations is then in use even if the streams are idle. Also called after
-   * {@link #abort}, which may return before the library has ended the launch.
+   * The memory of its operations is then in use even if the streams are idle.
    */
   default boolean launching() {
     return false;

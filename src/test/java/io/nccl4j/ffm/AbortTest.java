@@ -17,15 +17,9 @@ import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
-import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.fixtures.Creation;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.nccl.NcclCommunicator;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -236,57 +230,6 @@ class AbortTest {
     assertEquals(memory - 1, StandIn.live("memory"));
     // Other tests count what is left.
     awaitLive(before, "communicator");
-  }
-
-  @Test
-  void memoryOfTimedOutLaunchIsKeptUntilLateAbortEnds() {
-    long communicators = StandIn.live("communicator");
-    Communicator comm =
-        Creation.retry(
-            NcclException.class,
-            () ->
-                backend.newCommunicator(
-                    backend.newUniqueId(), 1, 0, SHORT_TIMEOUT.withBlocking(false)));
-    long streams = StandIn.live("stream");
-    Stream stream = comm.newStream();
-    long memory = StandIn.live("memory");
-    Buffer value = comm.newBuffer(DataType.INT32, 1);
-    MemorySegment graph = captureOutside(comm, value);
-    StandIn.hold(-1);
-    assertThrows(
-        NcclTimeoutException.class, () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
-    assertThrows(IllegalStateException.class, value::close);
-    comm.abort(); // Exceeds the timeout, since NCCL waits for the end of other code's graph.
-    assertThrows(CommunicatorAbortedException.class, stream::synchronize);
-    assertThrows(IllegalStateException.class, stream::close);
-    assertEquals(streams + 1, StandIn.live("stream"), "NCCL may still enqueue the launch");
-    assertEquals(memory + 1, StandIn.live("memory"), "NCCL may still enqueue the launch");
-    assertEquals(0, cudart_h.cudaGraphDestroy(graph));
-    awaitLive(streams, "stream");
-    awaitLive(memory, "memory");
-    awaitLive(communicators, "communicator");
-  }
-
-  /** Captures an operation of a communicator as other code would, and returns the graph. */
-  private static MemorySegment captureOutside(Communicator comm, Buffer value) {
-    try (Arena arena = Arena.ofConfined()) {
-      CudaDevices.use(0);
-      MemorySegment cell = arena.allocate(ValueLayout.ADDRESS);
-      assertEquals(0, cudart_h.cudaStreamCreateWithFlags(cell, cudart_h.cudaStreamNonBlocking()));
-      MemorySegment stream = cell.get(ValueLayout.ADDRESS, 0);
-      int mode = cudart_h.cudaStreamCaptureModeThreadLocal();
-      assertEquals(0, cudart_h.cudaStreamBeginCapture(stream, mode));
-      MemorySegment data = MemorySegment.ofAddress(value.address());
-      NcclCommunicator.of(comm)
-          .callNative(
-              "ncclAllReduce",
-              pointer ->
-                  nccl_h.ncclAllReduce(
-                      data, data, 1, nccl_h.ncclInt32(), nccl_h.ncclSum(), pointer, stream));
-      assertEquals(0, cudart_h.cudaStreamEndCapture(stream, cell));
-      assertEquals(0, cudart_h.cudaStreamDestroy(stream));
-      return cell.get(ValueLayout.ADDRESS, 0);
-    }
   }
 
   /** Waits until an abort, for which a busy machine exceeds the timeout, has freed its objects. */
