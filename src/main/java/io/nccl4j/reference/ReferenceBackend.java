@@ -88,7 +88,7 @@ public final class ReferenceBackend {
           "internal.reference.rank.RemoteProcess",
           "internal.reference.rank.CommunicatorState",
           "internal.reference.reduce.ArrayKernel",
-          "internal.reference.reduce.FloatMinMaxKernel",
+          "internal.reference.reduce.Float8Kernel",
           "internal.reference.reduce.Int8Kernel",
           "internal.reference.reduce.Kernels",
           "internal.reference.reduce.ReductionOp",

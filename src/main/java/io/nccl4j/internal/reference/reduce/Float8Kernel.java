@@ -2,53 +2,28 @@ package io.nccl4j.internal.reference.reduce;
 
 import io.nccl4j.DataType;
 import io.nccl4j.LowPrecision;
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.nio.IntBuffer;
-import java.nio.ShortBuffer;
+import java.util.concurrent.atomic.AtomicReferenceArray;
 
 /**
  * 8-bit floating-point numbers of either format. Each step computes in binary16, as NCCL does, and
- * narrows with saturation.
- *
- * <p>The even and the odd numbers of each word of a tile are widened to two binary16 numbers each
- * and narrowed together again, in loops that are short enough to be unrolled and so vectorized.
- * Products with a factor are looked up in a table of 256 entries.
+ * narrows with saturation. The results of all pairs are looked up in a table for each operator.
  */
-final class Float8Kernel extends ArrayKernel<int[]> {
-  /** The number of words in a tile. */
-  private static final int WORDS = TILE_BYTES / Integer.BYTES;
+final class Float8Kernel extends ArrayKernel<byte[]> {
+  private static final int VALUES = 256;
+  private static final byte NAN = 0x7F;
+  private static final int KINDS = ReductionOp.Kind.values().length;
 
-  /** The offset of the right operands in the scratch memory, in binary16 numbers. */
-  private static final int RIGHTS = 4 * WORDS;
-
-  /** The lower byte of each half of a word. */
-  private static final int BYTES = 0x00FF00FF;
-
-  /** The lowest bit of each half of a word. */
-  private static final int ONES = 0x00010001;
-
-  /** The top bit of each half of a word. */
-  private static final int SIGNS = 0x80008000;
+  /** By format and operator, filled on first use; two threads may fill the same one twice. */
+  private static final AtomicReferenceArray<byte[]> RESULTS = new AtomicReferenceArray<>(2 * KINDS);
 
   private final boolean e4m3;
-  // Two views of the same memory: left numbers of even, then of odd positions, then the right ones.
-  private final IntBuffer pairs;
-  private final ShortBuffer halves;
-  private final int[] evens = new int[WORDS];
-  private final short[] sums = new short[2 * WORDS];
   private byte[] multiples;
   private byte multiplesOf;
 
   Float8Kernel(DataType type) {
-    super(1, new int[WORDS], new int[WORDS], MemorySegment::ofArray);
+    super(1, new byte[TILE_BYTES], new byte[TILE_BYTES], MemorySegment::ofArray);
     this.e4m3 = type == DataType.FLOAT8E4M3;
-    ByteBuffer scratch =
-        Arena.ofAuto().allocate(4 * TILE_BYTES, 64).asByteBuffer().order(ByteOrder.nativeOrder());
-    this.pairs = scratch.asIntBuffer();
-    this.halves = scratch.asShortBuffer();
   }
 
   @Override
@@ -57,191 +32,80 @@ final class Float8Kernel extends ArrayKernel<int[]> {
   }
 
   @Override
-  void sum(int[] left, int[] right, int count) {
-    int words = words(count);
-    widen(left, right, words);
-    add(0, 2 * words);
-    add(2 * WORDS, 2 * words);
-    narrow(left, right, words);
+  void sum(byte[] left, byte[] right, int count) {
+    combine(ReductionOp.Kind.SUM, left, right, count);
   }
 
   @Override
-  void prod(int[] left, int[] right, int count) {
-    int words = words(count);
-    float unit = e4m3 ? 256 : 1;
-    widen(left, right, words);
-    multiply(0, unit, 2 * words);
-    multiply(2 * WORDS, unit, 2 * words);
-    narrow(left, right, words);
-  }
-
-  private static int words(int count) {
-    return Math.min((count + 3) / 4, WORDS);
-  }
-
-  private void widen(int[] left, int[] right, int words) {
-    if (e4m3) {
-      widenE4m3(left, 0, words);
-      widenE4m3(right, RIGHTS / 2, words);
-    } else {
-      widenE5m2(left, 0, words);
-      widenE5m2(right, RIGHTS / 2, words);
-    }
-  }
-
-  private void narrow(int[] left, int[] right, int words) {
-    if (e4m3) {
-      narrowE4m3(left, right, words);
-    } else {
-      narrowE5m2(left, words);
-    }
-  }
-
-  /** An e5m2 number is the upper half of the same number as binary16. */
-  private void widenE5m2(int[] from, int at, int words) {
-    IntBuffer to = pairs;
-    int begin = at & (RIGHTS / 2);
-    int length = Math.min(words, WORDS);
-    for (int i = 0; i < length; i++) {
-      to.put(begin + i, (from[i] & BYTES) << 8);
-    }
-    for (int i = 0; i < length; i++) {
-      to.put(begin + WORDS + i, from[i] & ~BYTES);
-    }
-  }
-
-  /**
-   * The shifted bits of an e4m3 number, except NaN, are 1/256 of it as binary16. Sums lose no
-   * precision: a sum that binary16 rounds is too large to be subnormal, even at 1/256. No product
-   * is so close to the midpoint of two e4m3 numbers that the lost bits would matter.
-   */
-  private void widenE4m3(int[] from, int at, int words) {
-    IntBuffer to = pairs;
-    int begin = at & (RIGHTS / 2);
-    int length = Math.min(words, WORDS);
-    for (int i = 0; i < length; i++) {
-      to.put(begin + i, ((from[i] & 0x007F007F) << 7) | ((from[i] & 0x00800080) << 8));
-    }
-    for (int i = 0; i < length; i++) {
-      to.put(begin + WORDS + i, ((from[i] & 0x7F007F00) >>> 1) | (from[i] & SIGNS));
-    }
-  }
-
-  private void add(int at, int count) {
-    ShortBuffer of = halves;
-    short[] to = sums;
-    int begin = at & (2 * WORDS);
-    int length = Math.min(count, 2 * WORDS);
-    for (int i = 0; i < length; i++) {
-      float left = Float.float16ToFloat(of.get(begin + i));
-      float right = Float.float16ToFloat(of.get(begin + RIGHTS + i));
-      to[i] = Float.floatToFloat16(left + right);
-    }
-    of.put(begin, to, 0, length);
-  }
-
-  /** Multiplies like {@code add}; products of two numbers at 1/256 are multiplied by 256. */
-  private void multiply(int at, float unit, int count) {
-    ShortBuffer of = halves;
-    short[] to = sums;
-    int begin = at & (2 * WORDS);
-    int length = Math.min(count, 2 * WORDS);
-    for (int i = 0; i < length; i++) {
-      float left = Float.float16ToFloat(of.get(begin + i));
-      float right = Float.float16ToFloat(of.get(begin + RIGHTS + i));
-      to[i] = Float.floatToFloat16(left * right * unit);
-    }
-    of.put(begin, to, 0, length);
-  }
-
-  private void narrowE5m2(int[] to, int words) {
-    IntBuffer from = pairs;
-    int[] even = evens;
-    int length = Math.min(words, WORDS);
-    for (int i = 0; i < length; i++) {
-      even[i] = narrowE5m2(from.get(i));
-    }
-    for (int i = 0; i < length; i++) {
-      to[i] = even[i] | (narrowE5m2(from.get(WORDS + i)) << 8);
-    }
-  }
-
-  /**
-   * Rounds two binary16 numbers to e5m2, to the nearest, ties to even. Each result is in the lower
-   * byte of its half.
-   */
-  private static int narrowE5m2(int pair) {
-    int size = pair & ~SIGNS;
-    int rounded = ((size + 0x007F007F + ((size >>> 8) & ONES)) >>> 8) & BYTES;
-    int infinite = all((rounded + 0x00040004) & 0x00800080);
-    int nan = all(((size + 0x03FF03FF) & SIGNS) >>> 8);
-    int finite = (rounded & ~infinite) | (0x007B007B & infinite);
-    int number = finite | ((pair & SIGNS) >>> 8);
-    return (number & ~nan) | (0x007F007F & nan);
-  }
-
-  private void narrowE4m3(int[] left, int[] right, int words) {
-    IntBuffer from = pairs;
-    int[] even = evens;
-    int length = Math.min(words, WORDS);
-    for (int i = 0; i < length; i++) {
-      // The top bit of each byte that is NaN.
-      left[i] = (nansE4m3(left[i]) | nansE4m3(right[i])) & 0x80808080;
-    }
-    for (int i = 0; i < length; i++) {
-      even[i] = narrowE4m3(from.get(i));
-    }
-    for (int i = 0; i < length; i++) {
-      int nan = (left[i] << 1) - (left[i] >>> 7);
-      left[i] = (nan & 0x7F7F7F7F) | (~nan & (even[i] | (narrowE4m3(from.get(WORDS + i)) << 8)));
-    }
-  }
-
-  /**
-   * Rounds two binary16 numbers, which are 1/256 of their value, to e4m3. Each result is in the
-   * lower byte of its half.
-   */
-  private static int narrowE4m3(int pair) {
-    int size = pair & ~SIGNS;
-    int rounded = ((size + 0x003F003F + ((size >>> 7) & ONES)) >>> 7) & BYTES;
-    int tooLarge = all((rounded + ONES) & 0x00800080);
-    return (rounded & ~tooLarge) | (0x007E007E & tooLarge) | ((pair & SIGNS) >>> 8);
-  }
-
-  /** Sets the top bit of each byte that is NaN; the other bits are undefined. */
-  private static int nansE4m3(int word) {
-    return (word & 0x7F7F7F7F) + 0x01010101;
-  }
-
-  /** Fills the lower byte of each half if its top bit is set. */
-  private static int all(int tops) {
-    return (tops << 1) - (tops >>> 7);
+  void prod(byte[] left, byte[] right, int count) {
+    combine(ReductionOp.Kind.PROD, left, right, count);
   }
 
   @Override
-  void scale(int[] tile, long factor, int count) {
+  void max(Tile<byte[]> left, Tile<byte[]> right, int count) {
+    combine(ReductionOp.Kind.MAX, left.array(), right.array(), count);
+  }
+
+  @Override
+  void min(Tile<byte[]> left, Tile<byte[]> right, int count) {
+    combine(ReductionOp.Kind.MIN, left.array(), right.array(), count);
+  }
+
+  private void combine(ReductionOp.Kind kind, byte[] left, byte[] right, int count) {
+    byte[] results = results(kind);
+    for (int i = 0; i < count; i++) {
+      left[i] = results[((left[i] & 0xFF) << 8) | (right[i] & 0xFF)];
+    }
+  }
+
+  private byte[] results(ReductionOp.Kind kind) {
+    int index = (e4m3 ? 0 : KINDS) + kind.code();
+    byte[] results = RESULTS.get(index);
+    if (results == null) {
+      results = new byte[VALUES * VALUES];
+      for (int pair = 0; pair < results.length; pair++) {
+        results[pair] = result(kind, widen((byte) (pair >>> 8)), widen((byte) pair));
+      }
+      RESULTS.set(index, results);
+    }
+    return results;
+  }
+
+  private byte result(ReductionOp.Kind kind, float left, float right) {
+    return switch (kind) {
+      case SUM -> number(left + right);
+      case PROD -> number(left * right);
+      case MIN -> number(smaller(left, right));
+      // The maximum of two NaNs has the bits of the minimum with the opposite sign, as in
+      // FloatTotalOrder.
+      default -> (byte) (number(smaller(-left, -right)) ^ 0x80);
+    };
+  }
+
+  /** Returns the smaller number; ignores a NaN unless both are NaN. */
+  private static float smaller(float left, float right) {
+    return Float.isNaN(left) ? right : Float.isNaN(right) ? left : Math.min(left, right);
+  }
+
+  /** Narrows a result; the sign of a NaN that the processor computes is undefined. */
+  private byte number(float value) {
+    return Float.isNaN(value) ? NAN : narrow(value);
+  }
+
+  @Override
+  void scale(byte[] tile, long factor, int count) {
     byte by = (byte) factor;
     if (by != multiplesOf || multiples == null) {
-      multiples = new byte[256];
-      for (int value = 0; value < multiples.length; value++) {
+      multiples = new byte[VALUES];
+      for (int value = 0; value < VALUES; value++) {
         multiples[value] = narrow(widen((byte) value) * widen(by));
       }
       multiplesOf = by;
     }
     byte[] results = multiples;
-    int words = (count + 3) / 4;
-    for (int i = 0; i < words; i++) {
-      int word = tile[i];
-      tile[i] =
-          at(results, word & 0xFF)
-              | (at(results, (word >>> 8) & 0xFF) << 8)
-              | (at(results, (word >>> 16) & 0xFF) << 16)
-              | (at(results, word >>> 24) << 24);
+    for (int i = 0; i < count; i++) {
+      tile[i] = results[tile[i] & 0xFF];
     }
-  }
-
-  private static int at(byte[] results, int index) {
-    return results[index] & 0xFF;
   }
 
   private float widen(byte bits) {

@@ -3,7 +3,7 @@ package io.nccl4j.internal.reference.reduce;
 import io.nccl4j.DataType;
 import java.lang.foreign.MemorySegment;
 
-/** Maximum and minimum of floating-point numbers of 32 bits, or of several narrower ones in 32. */
+/** Maximum and minimum of floating-point numbers of 32 bits, or of two of 16 bits in 32. */
 final class FloatMinMaxKernel extends MinMaxKernel<int[]> {
   private final DataType type;
 
@@ -14,32 +14,20 @@ final class FloatMinMaxKernel extends MinMaxKernel<int[]> {
 
   @Override
   void max(Tile<int[]> left, Tile<int[]> right, int count) {
-    int words = words(count);
-    switch (type) {
-      case FLOAT32 -> FloatTotalOrder.max(left.array(), right.array(), infinity(), words);
-      case FLOAT8E4M3, FLOAT8E5M2 ->
-          FloatTotalOrder.maxOfFours(left.array(), right.array(), e4m3(), words);
-      default -> FloatTotalOrder.maxOfPairs(left.array(), right.array(), infinity(), words);
+    if (type == DataType.FLOAT32) {
+      FloatTotalOrder.max(left.array(), right.array(), infinity(), count);
+    } else {
+      FloatTotalOrder.maxOfPairs(left.array(), right.array(), infinity(), (count + 1) / 2);
     }
   }
 
   @Override
   void min(Tile<int[]> left, Tile<int[]> right, int count) {
-    int words = words(count);
-    switch (type) {
-      case FLOAT32 -> FloatTotalOrder.min(left.array(), right.array(), infinity(), words);
-      case FLOAT8E4M3, FLOAT8E5M2 ->
-          FloatTotalOrder.minOfFours(left.array(), right.array(), e4m3(), words);
-      default -> FloatTotalOrder.minOfPairs(left.array(), right.array(), infinity(), words);
+    if (type == DataType.FLOAT32) {
+      FloatTotalOrder.min(left.array(), right.array(), infinity(), count);
+    } else {
+      FloatTotalOrder.minOfPairs(left.array(), right.array(), infinity(), (count + 1) / 2);
     }
-  }
-
-  private int words(int count) {
-    return (count * elementBytes() + Integer.BYTES - 1) / Integer.BYTES;
-  }
-
-  private boolean e4m3() {
-    return type == DataType.FLOAT8E4M3;
   }
 
   /** Returns the bits of infinity; those of a 16-bit type are in the upper half. */

@@ -9,11 +9,6 @@ package io.nccl4j.internal.reference.reduce;
  * NaN. So a NaN is ignored unless both operands are NaN.
  */
 final class FloatTotalOrder {
-  /** The top bit and the lowest bit of each byte. */
-  private static final int TOPS = 0x80808080;
-
-  private static final int ONES = 0x01010101;
-
   private FloatTotalOrder() {}
 
   /**
@@ -53,82 +48,6 @@ final class FloatTotalOrder {
           Math.min(lowKey(left[i] & 0xFFFF0000, infinity), lowKey(right[i] & 0xFFFF0000, infinity));
       left[i] = (fromOrderKey(low) >>> 16) | (fromOrderKey(high) & 0xFFFF0000);
     }
-  }
-
-  /**
-   * Like {@code max}, for 8-bit numbers, four in each element; infinity becomes the largest number.
-   */
-  static void maxOfFours(int[] left, int[] right, boolean e4m3, int count) {
-    pickOfFours(left, right, e4m3, 0, count);
-  }
-
-  /** Like {@code min}, for 8-bit numbers, four in each element. */
-  static void minOfFours(int[] left, int[] right, boolean e4m3, int count) {
-    pickOfFours(left, right, e4m3, -1, count);
-  }
-
-  /** Selects the larger numbers, or the smaller ones if {@code flip} reverses the order. */
-  private static void pickOfFours(int[] left, int[] right, boolean e4m3, int flip, int count) {
-    int toNan = e4m3 ? ONES : 3 * ONES;
-    keys(left, flip, toNan, count);
-    keys(right, flip, toNan, count);
-    larger(left, right, flip, count);
-    if (!e4m3) {
-      saturate(left, count);
-    }
-  }
-
-  // Each loop has its own method: with all in one method, only some were vectorized.
-
-  private static void keys(int[] words, int flip, int toNan, int count) {
-    for (int i = 0; i < count; i++) {
-      words[i] = (key(words[i]) ^ flip) & ~nanOfFour(words[i], toNan);
-    }
-  }
-
-  private static void larger(int[] left, int[] right, int flip, int count) {
-    for (int i = 0; i < count; i++) {
-      int larger = notLess(left[i], right[i]);
-      left[i] = number(((left[i] & larger) | (right[i] & ~larger)) ^ flip);
-    }
-  }
-
-  /** Maps four numbers to keys that order as unsigned integers. */
-  private static int key(int word) {
-    return word ^ (all(word & TOPS) | TOPS);
-  }
-
-  /** Maps four keys back to numbers. */
-  private static int number(int keys) {
-    return keys ^ (all(~keys & TOPS) | TOPS);
-  }
-
-  /** Replaces infinite e5m2 numbers by the largest finite ones. */
-  private static void saturate(int[] words, int count) {
-    for (int i = 0; i < count; i++) {
-      int size = words[i] & ~TOPS;
-      words[i] -= ((size + 4 * ONES) & ~(size + 3 * ONES) & TOPS) >>> 7;
-    }
-  }
-
-  /**
-   * Fills the bytes that are NaN.
-   *
-   * @param toNan the addend for each byte that sets the top bit of those whose other bits are NaN
-   */
-  private static int nanOfFour(int word, int toNan) {
-    return all(((word & ~TOPS) + toNan) & TOPS);
-  }
-
-  /** Fills the bytes whose top bit is set; no other bits may be set. */
-  private static int all(int tops) {
-    return (tops << 1) - (tops >>> 7);
-  }
-
-  /** Fills the bytes in which left is not less than right. */
-  private static int notLess(int left, int right) {
-    int sameTop = ~(left ^ right) & ((left | TOPS) - (right & ~TOPS));
-    return all(((left & ~right) | sameTop) & TOPS);
   }
 
   private static int fromOrderKey(int bits) {

@@ -6,7 +6,10 @@ import io.nccl4j.DataType;
 final class Kernels {
   private Kernels() {}
 
-  /** Creates the kernel of a type for all operators but floating-point maximum and minimum. */
+  /**
+   * Creates the kernel of a type for all operators but maximum and minimum of floating-point
+   * numbers of more than 8 bits.
+   */
   static Kernel of(DataType type) {
     return switch (type) {
       case INT8 -> new Int8Kernel(false);
@@ -27,7 +30,8 @@ final class Kernels {
   static Kernel ofMinMax(DataType type) {
     return switch (type) {
       case FLOAT64 -> new Float64MinMaxKernel();
-      default -> type.floating() ? new FloatMinMaxKernel(type) : of(type);
+      case FLOAT32, FLOAT16, BFLOAT16 -> new FloatMinMaxKernel(type);
+      default -> of(type);
     };
   }
 }
