@@ -24,6 +24,8 @@ public final class RankExecution {
   private List<Call> more = List.of();
   private final PointToPoint messages;
   private boolean hasOnly;
+  // Until then, another execution may be using the collective of this rank.
+  private boolean hasTurn;
   private int next;
   private boolean inCollective;
   private boolean inMessages;
@@ -128,6 +130,7 @@ public final class RankExecution {
   }
 
   private void start(IdleStrategy idleStrategy) {
+    hasTurn = true;
     failure = null;
     next = 0;
     inCollective = false;
@@ -174,7 +177,7 @@ public final class RankExecution {
       if (failure != null && inCollective) {
         hostedRank.collective().withdraw();
       }
-      if (failure != null || !hasMore) {
+      if (hasTurn && (failure != null || !hasMore)) {
         hostedRank.collective().forget();
       }
       messages.clear();
