@@ -37,16 +37,6 @@ public final class Call {
     recv = to == null ? null : to.pointer();
   }
 
-  public void copy(Call other) {
-    operation = other.operation;
-    type = other.type;
-    count = other.count;
-    operator = other.operator;
-    peer = other.peer;
-    send = other.send;
-    recv = other.recv;
-  }
-
   /** Drops the references to the operator and to the buffers, which the caller owns. */
   public void clear() {
     operator = null;

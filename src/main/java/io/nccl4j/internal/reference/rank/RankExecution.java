@@ -20,10 +20,9 @@ public final class RankExecution {
   private static final long STATUS_REQUEST_NANOS = 20_000_000;
 
   private final HostedRank hostedRank;
-  private final Call only = new Call();
-  private List<Call> more = List.of();
+  // Has room for a single operation, which then allocates nothing.
+  private final List<Call> collectives = new ArrayList<>(1);
   private final PointToPoint messages;
-  private boolean hasOnly;
   // Until then, another execution may be using the collective of this rank.
   private boolean hasTurn;
   private int next;
@@ -42,28 +41,14 @@ public final class RankExecution {
     return hostedRank;
   }
 
-  /** Sets the only operation. */
-  private void setOnly(Call call) {
-    function = call.operation.method();
-    hasOnly = !call.operation.pointToPoint();
-    if (hasOnly) {
-      only.copy(call);
-    } else {
-      addMessage(call);
-    }
-  }
-
-  /** Adds an operation of a group. */
+  /** Adds an operation, which must not change until this execution has ended. */
   public void add(Call call) {
     function = call.operation.method();
     if (call.operation.pointToPoint()) {
       addMessage(call);
-      return;
+    } else {
+      collectives.add(call);
     }
-    if (more.isEmpty()) {
-      more = new ArrayList<>();
-    }
-    more.add(call);
   }
 
   private void addMessage(Call call) {
@@ -103,7 +88,7 @@ public final class RankExecution {
     execution.failure = null;
     Throwable failed = null;
     try {
-      execution.setOnly(call);
+      execution.add(call);
       begun.run();
       execution.start(idleStrategy);
       slot[0] = execution;
@@ -174,6 +159,7 @@ public final class RankExecution {
    */
   public Throwable end(boolean hasMore) {
     try {
+      collectives.clear();
       if (failure != null && inCollective) {
         hostedRank.collective().withdraw();
       }
@@ -181,8 +167,6 @@ public final class RankExecution {
         hostedRank.collective().forget();
       }
       messages.clear();
-      only.clear();
-      hasOnly = false;
     } finally {
       hostedRank.endTurn();
     }
@@ -190,8 +174,7 @@ public final class RankExecution {
   }
 
   boolean done() {
-    return failure != null
-        || (!inMessages && !inCollective && next == more.size() + (hasOnly ? 1 : 0));
+    return failure != null || (!inMessages && !inCollective && next == collectives.size());
   }
 
   /** Advances without blocking; returns whether there was progress. */
@@ -212,8 +195,8 @@ public final class RankExecution {
       moved = messages.advance();
       inMessages = !messages.done();
     }
-    if (!inCollective && next < more.size() + (hasOnly ? 1 : 0)) {
-      startCollective(hasOnly ? only : more.get(next));
+    if (!inCollective && next < collectives.size()) {
+      startCollective(collectives.get(next));
       next++;
       moved = true;
     }
