@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.net.ProtocolException;
+import java.nio.ByteBuffer;
 
 /**
  * The state of a rank as the other ranks see it: whether it is present, and the collectives that it
@@ -16,7 +17,8 @@ import java.net.ProtocolException;
  *
  * <p>The fields of a collective are written before {@code entered} is incremented, and overwritten
  * {@link #KEPT} collectives later: values read for collective n are valid if {@code entered} is
- * less than {@code n + KEPT - 1} afterwards.
+ * less than {@code n + KEPT - 1} afterwards. Fences keep this order: neither a volatile read nor a
+ * release write prevents plain accesses on its other side from moving across it.
  */
 public final class RankState {
   private static final VarHandle ENTERED = field("entered", long.class);
@@ -25,6 +27,9 @@ public final class RankState {
 
   /** The number of collectives that are kept, a power of two. */
   private static final int KEPT = 8;
+
+  private static final int BYTES =
+      2 + 2 * Long.BYTES + KEPT * (Integer.BYTES + Long.BYTES + Integer.BYTES);
 
   private final int rank;
   private final int[] shapes = new int[KEPT];
@@ -76,6 +81,8 @@ public final class RankState {
    */
   void enter(Call call, boolean withoutMessages) {
     int slot = slot(entered + 1);
+    // A reader that finds the new fields must also find the previous number.
+    VarHandle.storeStoreFence();
     shapes[slot] = call.shape();
     counts[slot] = call.count;
     roots[slot] = call.peer;
@@ -116,6 +123,8 @@ public final class RankState {
     int shape = shapes[slot];
     long count = counts[slot];
     int root = roots[slot];
+    // Otherwise the fields might be read after the number, and be those of a later collective.
+    VarHandle.loadLoadFence();
     boolean kept = entered < number + KEPT - 1;
     boolean same =
         shape == other.shapes[slot] && count == other.counts[slot] && root == other.roots[slot];
@@ -145,17 +154,25 @@ public final class RankState {
     return Call.describe(shapes[slot], counts[slot], roots[slot]);
   }
 
+  /**
+   * Writes the state of a rank of this process, which may enter collectives meanwhile. Copies the
+   * fields again if it has: the receiver could not detect that some are those of later collectives.
+   */
   @SuppressWarnings("EnumOrdinal") // Both sides use the same version of the protocol.
   public void write(DataOutput out) throws IOException {
-    out.writeByte(presence.ordinal());
-    out.writeBoolean(alone);
-    out.writeLong(entered);
-    out.writeLong(passed);
-    for (int slot = 0; slot < KEPT; slot++) {
-      out.writeInt(shapes[slot]);
-      out.writeLong(counts[slot]);
-      out.writeInt(roots[slot]);
-    }
+    ByteBuffer copy = ByteBuffer.allocate(BYTES);
+    long number;
+    do {
+      copy.clear();
+      number = entered;
+      copy.put((byte) presence.ordinal()).put((byte) (alone ? 1 : 0));
+      copy.putLong(number).putLong(passed);
+      for (int slot = 0; slot < KEPT; slot++) {
+        copy.putInt(shapes[slot]).putLong(counts[slot]).putInt(roots[slot]);
+      }
+      VarHandle.loadLoadFence();
+    } while (entered != number);
+    out.write(copy.array());
   }
 
   /** Applies the state that the rank's process has sent; returns whether its presence changed. */
