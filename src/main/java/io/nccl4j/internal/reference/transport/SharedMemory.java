@@ -2,8 +2,8 @@ package io.nccl4j.internal.reference.transport;
 
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclSystemException;
+import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -44,7 +44,8 @@ final class SharedMemory {
 
   /**
    * Returns the directory for files of the given total size: {@link #MEMORY} if it has the space,
-   * else the temporary directory, which is as fast while the pages are not written back.
+   * else the temporary directory, which is as fast while the pages are not written back. The space
+   * is unknown where the mount table lacks the file system, as in a chroot.
    */
   static Path directory(long bytes) {
     try {
@@ -52,7 +53,7 @@ final class SharedMemory {
         return MEMORY;
       }
     } catch (IOException e) {
-      throw new UncheckedIOException("cannot query the free space of " + MEMORY + ": " + e, e);
+      Loggers.of(SharedMemory.class).debug("cannot query the free space of {}: {}", MEMORY, e);
     }
     return temporary();
   }
