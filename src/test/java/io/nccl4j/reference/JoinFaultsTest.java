@@ -22,6 +22,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.apache.logging.log4j.LogManager;
@@ -78,6 +79,20 @@ class JoinFaultsTest {
     assertTrue(text.contains("process " + process.pid() + " on "), text);
     assertTrue(text.contains("which created the id, cannot be reached"), text);
     assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
+  }
+
+  @Test
+  void interruptDuringAConnectIsReported() {
+    List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
+    Backend backend = ReferenceBackend.open(2, OPTIONS, () -> endpoints);
+    UniqueId id = backend.newUniqueId();
+    Thread.currentThread().interrupt();
+    try {
+      assertThrows(CancellationException.class, () -> backend.newCommunicator(id, 2, 1, LATE));
+    } finally {
+      assertTrue(Thread.interrupted(), "the interrupt status is preserved");
+    }
+    assertEquals(0, endpoints.get(1).openTargets());
   }
 
   @Test

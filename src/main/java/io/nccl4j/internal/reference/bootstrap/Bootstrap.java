@@ -23,6 +23,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CancellationException;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 
@@ -347,12 +348,17 @@ public final class Bootstrap {
         wait(Math.min(participant.deadline().remainingMillis(), POLL_MILLIS));
       } catch (InterruptedException e) {
         if (!reached.getAsBoolean()) {
-          giveUp("rank " + rank + " was interrupted while it was waiting in " + function, null);
-          throw Interrupts.cancelled(function);
+          throw interrupted(rank);
         }
         Thread.currentThread().interrupt();
       }
     }
+  }
+
+  /** Gives up for a rank whose thread was interrupted; returns the exception to throw. */
+  public CancellationException interrupted(int rank) {
+    giveUp("rank " + rank + " was interrupted while it was waiting in " + function, null);
+    return Interrupts.cancelled(function);
   }
 
   private NcclException timedOut(Participant participant, MissingRanks late) {

@@ -11,6 +11,7 @@ import java.io.DataInput;
 import java.io.IOException;
 import java.net.ProtocolException;
 import java.net.SocketTimeoutException;
+import java.nio.channels.ClosedByInterruptException;
 import java.util.BitSet;
 
 /**
@@ -222,6 +223,9 @@ public final class InitBootstrap implements BootstrapTarget {
             new Handshake.Opening(
                 Message.Kind.JOIN, target.secret(), target.maker().process(), 0, out -> {});
         connection = endpoint.connect(target.maker(), opening, this, deadline);
+      } catch (ClosedByInterruptException e) {
+        endpoint.release(target.secret());
+        throw bootstrap.interrupted(rank);
       } catch (IOException e) {
         endpoint.release(target.secret());
         String text = target.maker() + " at " + target.maker().address() + ", which created the id";
@@ -257,6 +261,9 @@ public final class InitBootstrap implements BootstrapTarget {
 
     @Override
     public void giveUp(int expected, String text, BitSet missing) {
+      if (connection == null) {
+        return;
+      }
       connection.send(
           Message.of(
               Message.Kind.GIVE_UP,

@@ -21,6 +21,7 @@ import java.io.IOException;
 import java.net.ProtocolException;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.file.Path;
 import java.util.BitSet;
 import java.util.List;
@@ -83,6 +84,8 @@ public final class RemoteProcess implements Connection.Receiver {
                   participant.communicator(),
                   new BitSet(),
                   participant.ranksOf(communicator.rankMap(), process)));
+    } catch (ClosedByInterruptException e) {
+      throw participant.bootstrap().interrupted(participant.rank());
     } catch (IOException e) {
       throw RankFailure.remote(
               function,
