@@ -56,10 +56,6 @@ abstract sealed class AbstractRendezvous implements Rendezvous
     return rankInfo.localRank();
   }
 
-  final RankInfo rankInfo() {
-    return rankInfo;
-  }
-
   @Override
   public final UniqueId exchange(Supplier<UniqueId> maker) {
     return exchange(maker, RankBackend.UNKNOWN);

@@ -85,7 +85,7 @@ final class ControlFuzz implements FuzzTarget {
     if (connected.isEmpty()) {
       connect();
     }
-    ProcessAddress here = state(0).rankMap().addressOf(0);
+    ProcessAddress here = state(0).rankMap().processes().getFirst();
     BitSet one = new BitSet();
     one.set(1);
     RankFailure failure =

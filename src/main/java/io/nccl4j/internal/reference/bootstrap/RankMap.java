@@ -123,10 +123,6 @@ public final class RankMap {
     return processOf[rank];
   }
 
-  public ProcessAddress addressOf(int rank) {
-    return processes.get(processOf[rank]);
-  }
-
   /** Returns the ranks of a process. */
   public BitSet ranksOf(int process) {
     BitSet ranks = new BitSet();
