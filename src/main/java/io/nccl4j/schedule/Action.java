@@ -12,8 +12,6 @@ public enum Action {
   SEND(false, false, false, true),
   /** Receives, folds, and sends the partial result. */
   RECV_REDUCE_SEND(true, true, false, true),
-  /** Receives, folds, and keeps the result. */
-  RECV_REDUCE_COPY(true, true, true, false),
   /** Receives, folds, and keeps and sends the result. */
   RECV_REDUCE_COPY_SEND(true, true, true, true),
   /** Receives a result, and keeps and sends it. */

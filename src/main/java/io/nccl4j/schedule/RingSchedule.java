@@ -84,11 +84,6 @@ public final class RingSchedule implements Schedule {
   }
 
   @Override
-  public long loops(int channel) {
-    return Math.ceilDiv(end(channel) - begin(channel), ranks * chunkCount);
-  }
-
-  @Override
   public int hops(int channel) {
     return 2 * (ranks - 1);
   }

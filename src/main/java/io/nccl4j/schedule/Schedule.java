@@ -39,13 +39,6 @@ public sealed interface Schedule permits RingSchedule, TreeSchedule {
   long end(int channel);
 
   /**
-   * {@return the number of loops of a channel; with trees, the number of chunks}
-   *
-   * @param channel the channel, from 0, less than {@link #channels()}
-   */
-  long loops(int channel);
-
-  /**
    * {@return the number of successive transfers until every rank has the result of an element: on a
    * ring {@code 2 (n - 1)} for n ranks, on a tree twice its depth}
    *
@@ -102,20 +95,6 @@ public sealed interface Schedule permits RingSchedule, TreeSchedule {
     long elements = 0;
     for (int channel = 0; channel < channels(); channel++) {
       elements += elementsSent(channel, rank);
-    }
-    return elements * elementBytes();
-  }
-
-  /**
-   * {@return the number of bytes of data that one rank sends directly to another on all channels}
-   *
-   * @param from the rank that sends
-   * @param to the rank that receives
-   */
-  default long bytesBetween(int from, int to) {
-    long elements = 0;
-    for (int channel = 0; channel < channels(); channel++) {
-      elements += elementsBetween(channel, from, to);
     }
     return elements * elementBytes();
   }

@@ -37,17 +37,6 @@ public final class Tree {
     this.order = order;
   }
 
-  /**
-   * {@return a tree in which every rank is a node}
-   *
-   * @param ranks the number of ranks; 1 or more
-   * @param second true for the second tree, false for the first
-   * @throws IllegalArgumentException if there are no ranks
-   */
-  public static Tree ofRanks(int ranks, boolean second) {
-    return new Tree(ranks, 1, TreePattern.TREE, second, Permutation.inOrder(ranks));
-  }
-
   /** Returns a tree of nodes, with the ranks in an order; an empty list is rank order. */
   static Tree ofNodes(
       int ranks, int ranksPerNode, TreePattern pattern, boolean second, List<Integer> order) {

@@ -100,11 +100,6 @@ public final class TreeSchedule implements Schedule {
   }
 
   @Override
-  public long loops(int channel) {
-    return Math.ceilDiv(end(channel) - begin(channel), chunkCounts[channel]);
-  }
-
-  @Override
   public int hops(int channel) {
     Tree tree = trees[channel];
     return 2 * IntStream.range(0, ranks).map(tree::depth).max().orElse(0);

@@ -22,7 +22,7 @@ class TreeTest {
     //    2     6         10     .
     //   / \   / \       /  \     \
     //  1   3 5   7     9   11    13
-    Tree tree = Tree.ofRanks(14, false);
+    Tree tree = Layout.defaults().tree(0, 14);
     assertEquals(0, tree.root());
     assertEquals(List.of(8), children(tree, 0));
     assertEquals(List.of(4, 12), children(tree, 8));
@@ -44,7 +44,7 @@ class TreeTest {
     //  1        7
     // / \      / \
     // 0  2    5   9
-    Tree tree = Tree.ofRanks(12, true);
+    Tree tree = Layout.defaults().tree(1, 12);
     assertEquals(11, tree.root());
     assertEquals(List.of(3), children(tree, 11));
     assertEquals(List.of(7, 1), children(tree, 3));
@@ -56,7 +56,7 @@ class TreeTest {
 
   @Test
   void secondTreeIsShiftedForOddRanks() {
-    Tree tree = Tree.ofRanks(13, true);
+    Tree tree = Layout.defaults().tree(1, 13);
     assertEquals(1, tree.root());
     assertEquals(List.of(9), children(tree, 1));
     assertEquals(List.of(5, 0), children(tree, 9));
@@ -98,8 +98,8 @@ class TreeTest {
   @ValueSource(ints = {2, 4, 6, 8, 14, 16, 32, 64})
   void noRankOfEvenNumberIsInnerNodeOfBothTrees(int ranks) {
     for (int rank = 0; rank < ranks; rank++) {
-      boolean inFirst = Tree.ofRanks(ranks, false).children(rank) > 0;
-      boolean inSecond = Tree.ofRanks(ranks, true).children(rank) > 0;
+      boolean inFirst = Layout.defaults().tree(0, ranks).children(rank) > 0;
+      boolean inSecond = Layout.defaults().tree(1, ranks).children(rank) > 0;
       assertTrue(!inFirst || !inSecond, "rank " + rank);
     }
   }

@@ -20,7 +20,7 @@ record Move(Step step, String value, boolean changes) {
     }
     switch (step.action()) {
       case SEND -> text.append(" sends its own ").append(chunk);
-      case RECV_REDUCE_SEND, RECV_REDUCE_COPY, RECV_REDUCE_COPY_SEND ->
+      case RECV_REDUCE_SEND, RECV_REDUCE_COPY_SEND ->
           text.append(" reduces ").append(chunk).append(" from ").append(ranks(step.from()));
       case RECV_COPY_SEND, RECV ->
           text.append(" receives the result of ")
