@@ -155,8 +155,7 @@ public final class PointToPoint implements Transfer {
     if (!link.hasRoom()) {
       return false;
     }
-    long maxSlice = Math.min(context.layout().sliceBytes(), link.maxBytes());
-    long slice = Math.min(maxSlice, message.bytes - message.moved);
+    long slice = Math.min(context.layout().sliceBytes(), message.bytes - message.moved);
     // An empty message is sent as an empty slice, so that its type and count are checked too.
     link.send(message.memory, message.offset + message.moved, slice, message.signature);
     message.moved += slice;

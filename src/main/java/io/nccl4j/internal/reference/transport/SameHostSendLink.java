@@ -9,7 +9,6 @@ import java.util.function.Supplier;
  */
 public final class SameHostSendLink implements SendLink {
   private final Supplier<SendLink> choice;
-  private final int maxBytes;
   private SendLink link;
 
   /**
@@ -17,9 +16,8 @@ public final class SameHostSendLink implements SendLink {
    *
    * @param choice returns the link to use; called for the first slice
    */
-  SameHostSendLink(Supplier<SendLink> choice, int maxBytes) {
+  SameHostSendLink(Supplier<SendLink> choice) {
     this.choice = choice;
-    this.maxBytes = maxBytes;
   }
 
   /** Returns the link in use: shared memory or TCP; null before the first slice. */
@@ -30,11 +28,6 @@ public final class SameHostSendLink implements SendLink {
   @Override
   public int slots() {
     return SharedMemoryTransport.SLOTS;
-  }
-
-  @Override
-  public long maxBytes() {
-    return maxBytes;
   }
 
   @Override

@@ -10,11 +10,6 @@ public interface SendLink {
   /** Returns the number of slots. */
   int slots();
 
-  /** Returns the maximum size of a slice in bytes. */
-  default long maxBytes() {
-    return Long.MAX_VALUE;
-  }
-
   /** Returns whether a slot is free, so that {@link #send} may be called. */
   boolean hasRoom();
 

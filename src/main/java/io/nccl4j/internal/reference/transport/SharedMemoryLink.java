@@ -156,11 +156,6 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
   }
 
   @Override
-  public long maxBytes() {
-    return slotBytes;
-  }
-
-  @Override
   public long sent() {
     return sent;
   }

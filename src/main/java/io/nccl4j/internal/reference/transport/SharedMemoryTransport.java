@@ -50,8 +50,7 @@ public final class SharedMemoryTransport {
 
   /** Returns the sending end of a link, for a rank of this process. */
   SameHostSendLink sendLink(LinkKey key) {
-    return sendLinks.computeIfAbsent(
-        key, k -> new SameHostSendLink(() -> choose(k), context.sliceBytes()));
+    return sendLinks.computeIfAbsent(key, k -> new SameHostSendLink(() -> choose(k)));
   }
 
   /** Returns the receiving end of a link, for a rank of this process. */
