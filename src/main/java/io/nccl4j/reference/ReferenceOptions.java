@@ -2,7 +2,6 @@ package io.nccl4j.reference;
 
 import io.nccl4j.internal.reference.rank.RankOptions;
 import io.nccl4j.schedule.Layout;
-import io.nccl4j.schedule.Protocol;
 import java.util.Objects;
 import org.jspecify.annotations.NullMarked;
 
@@ -45,21 +44,6 @@ public final class ReferenceOptions {
     return new RankOptions(algorithm.fixed(), layout, transport == Transport.AUTO, toString());
   }
 
-  /** {@return the maximum number of channels, the contiguous parts of an all-reduce's data} */
-  public int channels() {
-    return layout.channels();
-  }
-
-  /** {@return the size of a ring's chunk in bytes} */
-  public int chunkBytes() {
-    return layout.chunkBytes();
-  }
-
-  /** {@return the size of a slice, the part of a chunk that is transferred at a time, in bytes} */
-  public int sliceBytes() {
-    return layout.sliceBytes();
-  }
-
   /**
    * {@return a copy with another algorithm}
    *
@@ -85,46 +69,6 @@ public final class ReferenceOptions {
    */
   public ReferenceOptions withTransport(Transport value) {
     return new ReferenceOptions(algorithm, layout, value);
-  }
-
-  /**
-   * {@return a copy with another number of channels}
-   *
-   * @param value the maximum number of channels, from 1 to 64
-   * @throws IllegalArgumentException if the value is out of range
-   */
-  public ReferenceOptions withChannels(int value) {
-    return withLayout(layout.withChannels(value));
-  }
-
-  /**
-   * {@return a copy with another NCCL protocol and the chunk size of that protocol}
-   *
-   * @param value the protocol
-   */
-  public ReferenceOptions withProtocol(Protocol value) {
-    return withLayout(layout.withProtocol(value));
-  }
-
-  /**
-   * {@return a copy with another chunk size}
-   *
-   * @param value the size of a ring's chunk in bytes, a positive multiple of {@link
-   *     Protocol#grainBytes()}
-   * @throws IllegalArgumentException if the value is out of range
-   */
-  public ReferenceOptions withChunkBytes(int value) {
-    return withLayout(layout.withChunkBytes(value));
-  }
-
-  /**
-   * {@return a copy with another slice size}
-   *
-   * @param value the size of a slice in bytes, a positive multiple of 512
-   * @throws IllegalArgumentException if the value is out of range
-   */
-  public ReferenceOptions withSliceBytes(int value) {
-    return withLayout(layout.withSliceBytes(value));
   }
 
   /** {@return the all-reduce algorithm} */

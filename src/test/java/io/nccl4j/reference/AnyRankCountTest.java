@@ -13,6 +13,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.schedule.Layout;
 import java.time.Duration;
 import java.util.Random;
 import java.util.Set;
@@ -30,7 +31,9 @@ class AnyRankCountTest {
   private static final long SEED = Long.getLong("test.seed", 20261121);
   private static final int COUNT = 5;
   private static final ReferenceOptions RING =
-      ReferenceOptions.defaults().withAlgorithm(Algorithm.RING).withChunkBytes(512);
+      ReferenceOptions.defaults()
+          .withAlgorithm(Algorithm.RING)
+          .withLayout(Layout.defaults().withChunkBytes(512));
   private static final ReferenceOptions TREE = RING.withAlgorithm(Algorithm.TREE);
 
   private volatile Throwable joiningFailed;

@@ -6,6 +6,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.schedule.Layout;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -18,7 +19,8 @@ import org.junit.jupiter.params.provider.MethodSource;
 class CollectivesTest {
   // Small chunks and slices, so that small data needs many of them.
   private static final ReferenceOptions SMALL =
-      ReferenceOptions.defaults().withChunkBytes(2048).withSliceBytes(512);
+      ReferenceOptions.defaults()
+          .withLayout(Layout.defaults().withChunkBytes(2048).withSliceBytes(512));
 
   static Stream<Arguments> allReduces() {
     return Stream.of(1, 2, 3, 4, 5, 7, 8, 11, 16, 17)

@@ -11,6 +11,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Protocol;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -33,8 +34,10 @@ class DirectAllReduceTest {
   private static final List<String> OPERATORS =
       List.of("sum", "prod", "max", "min", "avg", "mulsum");
   // Small chunks and slices, so that small data takes several loops, and chunks several slices.
+  private static final Layout SMALL_LAYOUT =
+      Layout.defaults().withChunkBytes(2048).withSliceBytes(512);
   private static final ReferenceOptions SMALL =
-      ReferenceOptions.defaults().withChunkBytes(2048).withSliceBytes(512);
+      ReferenceOptions.defaults().withLayout(SMALL_LAYOUT);
 
   static Stream<Arguments> typesAndRanks() {
     return Stream.of(DataType.values())
@@ -161,15 +164,18 @@ class DirectAllReduceTest {
   static Stream<ReferenceOptions> layouts() {
     List<List<Integer>> orders = List.of(List.of(0, 2, 4, 1, 3), List.of(3, 1, 0, 4, 2));
     return Stream.concat(
-        Stream.of(1, 2, 5)
-            .flatMap(
-                channels ->
-                    Stream.of(512, 4096, 2 << 20)
-                        .map(chunk -> SMALL.withChannels(channels).withChunkBytes(chunk))),
-        Stream.of(
-            SMALL.withLayout(SMALL.layout().withRingOrders(orders)),
-            SMALL.withChannels(4).withProtocol(Protocol.LL),
-            SMALL.withProtocol(Protocol.LL128)));
+            Stream.of(1, 2, 5)
+                .flatMap(
+                    channels ->
+                        Stream.of(512, 4096, 2 << 20)
+                            .map(
+                                chunk ->
+                                    SMALL_LAYOUT.withChannels(channels).withChunkBytes(chunk))),
+            Stream.of(
+                SMALL_LAYOUT.withRingOrders(orders),
+                SMALL_LAYOUT.withChannels(4).withProtocol(Protocol.LL),
+                SMALL_LAYOUT.withProtocol(Protocol.LL128)))
+        .map(SMALL::withLayout);
   }
 
   private static byte[] sums(ReferenceOptions options, int count) {
@@ -228,7 +234,9 @@ class DirectAllReduceTest {
     int count = 1 << 20;
     Ranks.run(
         3,
-        ReferenceOptions.defaults().withAlgorithm(Algorithm.DIRECT).withSliceBytes(4096),
+        ReferenceOptions.defaults()
+            .withAlgorithm(Algorithm.DIRECT)
+            .withLayout(Layout.defaults().withSliceBytes(4096)),
         CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30)),
         (comm, stream) -> {
           try (Arena arena = Arena.ofShared()) {

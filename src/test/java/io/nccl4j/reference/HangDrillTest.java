@@ -8,6 +8,7 @@ import io.nccl4j.drill.DrillCall;
 import io.nccl4j.drill.DrillFault;
 import io.nccl4j.drill.DrillTable;
 import io.nccl4j.drill.Outcome;
+import io.nccl4j.schedule.Layout;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -42,7 +43,8 @@ class HangDrillTest {
           DrillFault.OTHER_TYPE);
 
   // Each link of each communicator has four slices of shared memory.
-  private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults().withSliceBytes(4096);
+  private static final ReferenceOptions OPTIONS =
+      ReferenceOptions.defaults().withLayout(Layout.defaults().withSliceBytes(4096));
 
   @Test
   void ranksOfOneProcess_endEveryCell() throws Exception {

@@ -17,6 +17,7 @@ import io.nccl4j.internal.reference.bootstrap.BootstrapTarget;
 import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.schedule.Layout;
 import java.io.BufferedReader;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -105,7 +106,7 @@ class JoinFaultsTest {
         .admit(first, null);
     assertRefused(backend, id, 3, 0, "rank 0 has already joined");
     assertRefused(backend, id, 4, 1, "rank 1 expects 4 ranks, the ranks before it 3");
-    Backend other = ReferenceBackend.open(4, OPTIONS.withChannels(1));
+    Backend other = ReferenceBackend.open(4, OPTIONS.withLayout(Layout.defaults().withChannels(1)));
     assertRefused(other, id, 3, 1, "other options");
     NcclTimeoutException late =
         assertThrows(NcclTimeoutException.class, () -> backend.newCommunicator(id, 3, 1, SOON));

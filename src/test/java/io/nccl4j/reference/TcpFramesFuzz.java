@@ -11,6 +11,7 @@ import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.TcpFailure;
 import io.nccl4j.internal.reference.transport.TcpFrame;
 import io.nccl4j.internal.reference.transport.TcpReceiveLink;
+import io.nccl4j.schedule.Layout;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -24,7 +25,9 @@ import java.util.List;
 final class TcpFramesFuzz implements FuzzTarget {
   private static final int SLICE_BYTES = 512;
   private static final ReferenceOptions OPTIONS =
-      ReferenceOptions.defaults().withTransport(Transport.TCP).withSliceBytes(SLICE_BYTES);
+      ReferenceOptions.defaults()
+          .withTransport(Transport.TCP)
+          .withLayout(Layout.defaults().withSliceBytes(SLICE_BYTES));
 
   private final ServerSocketChannel listener;
 

@@ -11,6 +11,7 @@ import io.nccl4j.fixtures.RankThreads;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
+import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Protocol;
 import io.nccl4j.tools.evidence.Child.NotPossible;
 import java.io.IOException;
@@ -28,8 +29,7 @@ class PredictionTest {
   private final ReferenceOptions ring =
       ReferenceOptions.defaults()
           .withAlgorithm(Algorithm.RING)
-          .withProtocol(Protocol.LL)
-          .withChannels(1);
+          .withLayout(Layout.defaults().withProtocol(Protocol.LL).withChannels(1));
 
   private int differences(ReferenceOptions actual, ReferenceOptions predicted) throws IOException {
     Child child = child("report");
@@ -98,7 +98,7 @@ class PredictionTest {
     ReferenceOptions options = Prediction.options("2.29.2", 4, environment);
     assertEquals(Algorithm.RING, options.algorithm());
     assertEquals(Protocol.LL, options.layout().protocol());
-    assertEquals(1, options.channels());
+    assertEquals(1, options.layout().channels());
     assertEquals(List.of(List.of(0, 3, 1, 2)), options.layout().ringOrders());
     assertEquals(16 << 10, options.layout().cellBytes());
     assertEquals(8 << 10, Prediction.options("2.28.9", 4, environment).layout().cellBytes());
