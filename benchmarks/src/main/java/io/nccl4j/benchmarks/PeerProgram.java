@@ -1,13 +1,12 @@
 package io.nccl4j.benchmarks;
 
-import java.io.BufferedReader;
 import java.io.IOException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.TimeUnit;
 
 /**
  * A program that runs all-reduces of the given modes and sizes and prints the measured times.
@@ -20,7 +19,7 @@ import java.util.concurrent.TimeUnit;
  */
 record PeerProgram(
     Kind kind, int ranks, String setting, List<String> command, Map<String, String> environment) {
-  private static final int TIMEOUT_MINUTES = 3;
+  private static final Duration TIMEOUT = Duration.ofMinutes(3);
 
   /** The exit status of a program with a wrong result, as defined in measure.h. */
   private static final int WRONG_RESULT = 3;
@@ -97,28 +96,26 @@ record PeerProgram(
     List<String> all = new ArrayList<>(command);
     all.addAll(modes);
     sizes.forEach(size -> all.add(size.toString()));
-    ProcessBuilder builder = new ProcessBuilder(all).redirectErrorStream(true);
+    ProcessBuilder builder = new ProcessBuilder(all);
     builder.environment().putAll(environment);
-    Process process = builder.start();
-    Thread watchdog = Thread.ofVirtual().start(() -> killAfterTimeout(process));
     Map<Cell, Measurement> results = new HashMap<>();
     StringBuilder other = new StringBuilder();
-    try (BufferedReader lines = process.inputReader()) {
-      for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-        if (line.matches("\\d+ \\S+ -?[0-9.]+.*")) {
-          String[] words = line.split(" ");
-          results.put(
-              new Cell(Long.parseLong(words[0]), words[1]),
-              new Measurement(
-                  Double.parseDouble(words[2]),
-                  words.length > 3 ? Double.parseDouble(words[3]) : Double.NaN));
-        } else {
-          other.append(line).append('\n');
-        }
-      }
-    }
-    int status = process.waitFor();
-    watchdog.interrupt();
+    int status =
+        Program.run(
+            builder,
+            TIMEOUT,
+            line -> {
+              if (line.matches("\\d+ \\S+ -?[0-9.]+.*")) {
+                String[] words = line.split(" ");
+                results.put(
+                    new Cell(Long.parseLong(words[0]), words[1]),
+                    new Measurement(
+                        Double.parseDouble(words[2]),
+                        words.length > 3 ? Double.parseDouble(words[3]) : Double.NaN));
+              } else {
+                other.append(line).append('\n');
+              }
+            });
     if (status == WRONG_RESULT) {
       throw new WrongResultException(this + " failed its own check: " + other.toString().strip());
     }
@@ -126,18 +123,6 @@ record PeerProgram(
       throw new FailedException(this + " ended with status " + status + ": " + other);
     }
     return results;
-  }
-
-  private static void killAfterTimeout(Process process) {
-    try {
-      if (!process.waitFor(TIMEOUT_MINUTES, TimeUnit.MINUTES)) {
-        process.descendants().forEach(ProcessHandle::destroyForcibly);
-        process.destroyForcibly();
-      }
-    } catch (InterruptedException e) {
-      // The program has ended before the timeout.
-      Thread.currentThread().interrupt();
-    }
   }
 
   @Override

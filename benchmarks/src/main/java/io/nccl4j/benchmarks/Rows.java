@@ -1,14 +1,13 @@
 package io.nccl4j.benchmarks;
 
-import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
 
 /**
  * Measures result rows of one rank with {@code scripts/all-reduce-perf} and with a C program that
@@ -23,6 +22,7 @@ public final class Rows {
   /** The number of rows per process. */
   private static final String CYCLES = "5";
 
+  private static final Duration TIMEOUT = Duration.ofMinutes(1);
   private static final double MIN_RATIO = 0.98;
   private static final double MAX_RATIO = 1.02;
 
@@ -131,19 +131,17 @@ public final class Rows {
   /** Runs a program on the stand-in; returns the columns of each result row. */
   private static List<String[]> rows(Path root, int kernelMicros, List<String> command)
       throws IOException, InterruptedException {
-    ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
+    ProcessBuilder builder = new ProcessBuilder(command);
     Map<String, String> standIn = new HashMap<>();
     standIn.put("NCCL4J_STANDIN_KERNEL_NS", String.valueOf(kernelMicros * 1000));
     standIn.put("NCCL4J_NCCL_LIBRARY", root.resolve("target/standin/libnccl.so.2").toString());
     standIn.put("NCCL4J_CUDART_LIBRARY", root.resolve("target/standin/libcudart.so.13").toString());
     builder.environment().putAll(standIn);
-    Process process = builder.start();
     List<String> output = new ArrayList<>();
-    try (BufferedReader lines = process.inputReader()) {
-      lines.lines().forEach(output::add);
-    }
-    if (!process.waitFor(1, TimeUnit.MINUTES) || process.exitValue() != 0) {
-      throw new IOException(command + " failed: " + String.join("\n", output));
+    int status = Program.run(builder, TIMEOUT, output::add);
+    if (status != 0) {
+      throw new IOException(
+          command + " ended with status " + status + ": " + String.join("\n", output));
     }
     return output.stream()
         .map(String::strip)

@@ -1,20 +1,20 @@
 package io.nccl4j.benchmarks;
 
-import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
 
 /**
  * Measures the time from the start of {@code scripts/all-reduce-perf} to its first result, with and
  * without the AOT cache that the build creates.
  */
 public final class StartUp {
+  private static final Duration TIMEOUT = Duration.ofMinutes(1);
   private static final double GOAL_SECONDS = 0.35;
   private static final double SECOND = 1e9;
 
@@ -85,24 +85,27 @@ public final class StartUp {
 
   private static double untilFirstResult(Variant variant) throws IOException, InterruptedException {
     ProcessBuilder builder = new ProcessBuilder(variant.command());
-    builder.redirectErrorStream(true).environment().putAll(variant.environment());
-    long start = System.nanoTime();
-    Process process = builder.start();
-    long first = 0;
+    builder.environment().putAll(variant.environment());
     List<String> output = new ArrayList<>();
-    try (BufferedReader lines = process.inputReader()) {
-      for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-        output.add(line);
-        // Result lines begin with a size.
-        if (first == 0 && line.strip().matches("\\d+ .*")) {
-          first = System.nanoTime();
-        }
-      }
+    List<Long> results = new ArrayList<>();
+    long start = System.nanoTime();
+    int status =
+        Program.run(
+            builder,
+            TIMEOUT,
+            line -> {
+              output.add(line);
+              // Result lines begin with a size.
+              if (line.strip().matches("\\d+ .*")) {
+                results.add(System.nanoTime());
+              }
+            });
+    results.add(System.nanoTime());
+    if (status != 0) {
+      throw new IOException(
+          variant.command() + " ended with status " + status + ": " + String.join("\n", output));
     }
-    if (!process.waitFor(1, TimeUnit.MINUTES) || process.exitValue() != 0) {
-      throw new IOException(variant.command() + " failed: " + String.join("\n", output));
-    }
-    return ((first == 0 ? System.nanoTime() : first) - start) / SECOND;
+    return (results.getFirst() - start) / SECOND;
   }
 
   private static String report(int rounds, Map<Variant, List<Double>> seconds) throws IOException {

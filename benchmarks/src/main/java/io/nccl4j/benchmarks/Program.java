@@ -1,0 +1,42 @@
+package io.nccl4j.benchmarks;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.function.Consumer;
+
+/** Runs programs that may hang. */
+final class Program {
+  private Program() {}
+
+  /**
+   * Runs a program, and kills it and its descendants after a timeout; returns its exit status.
+   *
+   * @param line takes each line of its output and errors, as soon as it is printed
+   */
+  static int run(ProcessBuilder builder, Duration timeout, Consumer<String> line)
+      throws IOException, InterruptedException {
+    Process process = builder.redirectErrorStream(true).start();
+    Thread watchdog = Thread.ofVirtual().start(() -> killAfter(timeout, process));
+    try (BufferedReader lines = process.inputReader()) {
+      for (String next = lines.readLine(); next != null; next = lines.readLine()) {
+        line.accept(next);
+      }
+    }
+    int status = process.waitFor();
+    watchdog.interrupt();
+    return status;
+  }
+
+  private static void killAfter(Duration timeout, Process process) {
+    try {
+      if (!process.waitFor(timeout)) {
+        process.descendants().forEach(ProcessHandle::destroyForcibly);
+        process.destroyForcibly();
+      }
+    } catch (InterruptedException e) {
+      // The program has ended before the timeout.
+      Thread.currentThread().interrupt();
+    }
+  }
+}
