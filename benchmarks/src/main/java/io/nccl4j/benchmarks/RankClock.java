@@ -1,18 +1,11 @@
 package io.nccl4j.benchmarks;
 
-import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.lang.foreign.ValueLayout;
-import java.util.concurrent.CompletionService;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ExecutorCompletionService;
-import java.util.concurrent.Executors;
-import java.util.function.Consumer;
-import java.util.stream.IntStream;
 
 /** Times a rank's operations in step with the other ranks. */
 final class RankClock implements AutoCloseable {
@@ -26,22 +19,6 @@ final class RankClock implements AutoCloseable {
     this.communicator = communicator;
     this.stream = communicator.newStream();
     this.value = communicator.newBuffer(DataType.FLOAT64, 1);
-  }
-
-  /** Runs each rank of a communicator in its own thread, until one fails or all end. */
-  static void ranks(Backend backend, int ranks, Consumer<Communicator> work)
-      throws InterruptedException, ExecutionException {
-    CompletionService<Void> running =
-        new ExecutorCompletionService<>(
-            Executors.newThreadPerTaskExecutor(
-                Thread.ofPlatform().daemon().name("rank-", 0).factory()));
-    backend
-        .newCommunicators(IntStream.range(0, ranks).toArray())
-        .forEach(communicator -> running.submit(() -> work.accept(communicator), null));
-    for (int rank = 0; rank < ranks; rank++) {
-      // In order of completion: a failed rank leaves the others waiting.
-      running.take().get();
-    }
   }
 
   Communicator communicator() {

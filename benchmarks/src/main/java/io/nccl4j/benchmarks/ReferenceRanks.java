@@ -4,7 +4,6 @@ import com.sun.management.ThreadMXBean;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.reference.Algorithm;
@@ -21,7 +20,6 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import java.util.concurrent.ExecutionException;
 
 /**
  * Measures the reference's all-reduce (float32, sum) in the same way as the C programs in {@code
@@ -81,10 +79,8 @@ public final class ReferenceRanks {
    *
    * @param args the number of ranks, the algorithm, the transport or {@code none} for one process;
    *     for several processes this rank and a rendezvous directory; modes, sizes
-   * @throws InterruptedException if this thread is interrupted
-   * @throws ExecutionException if a rank fails
    */
-  public static void main(String[] args) throws InterruptedException, ExecutionException {
+  public static void main(String[] args) {
     int ranks = Integer.parseInt(args[0]);
     ReferenceOptions options =
         ReferenceOptions.defaults()
@@ -101,7 +97,7 @@ public final class ReferenceRanks {
     }
     if (inProcess) {
       try (Backend backend = ReferenceBackend.open(ranks, options)) {
-        RankClock.ranks(backend, ranks, communicator -> measure(communicator, modes, sizes));
+        backend.runRanks(ranks, communicator -> measure(communicator, modes, sizes));
       }
       return;
     }
@@ -109,15 +105,15 @@ public final class ReferenceRanks {
     Transport transport = Transport.valueOf(args[2].toUpperCase(Locale.ROOT));
     try (Backend backend = ReferenceBackend.open(ranks, options.withTransport(transport));
         Rendezvous rendezvous =
-            FileRendezvous.in(Path.of(args[4]), RankInfo.of(rank, ranks).withLocalRank(rank))) {
-      measure(rendezvous.newCommunicator(backend, CommunicatorConfig.defaults()), modes, sizes);
+            FileRendezvous.in(Path.of(args[4]), RankInfo.of(rank, ranks).withLocalRank(rank));
+        Communicator communicator = rendezvous.newCommunicator(backend)) {
+      measure(communicator, modes, sizes);
     }
   }
 
   private static void measure(Communicator communicator, List<Mode> modes, List<Sizing> sizes) {
     long most = sizes.stream().mapToLong(Sizing::bytes).max().orElseThrow();
-    try (communicator;
-        RankClock clock = new RankClock(communicator)) {
+    try (RankClock clock = new RankClock(communicator)) {
       ReferenceRanks rank = new ReferenceRanks(clock, Math.max(most, COMPILED.getLast().bytes()));
       rank.compile(modes);
       for (Sizing size : sizes) {

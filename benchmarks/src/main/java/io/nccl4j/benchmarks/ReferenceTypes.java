@@ -11,7 +11,6 @@ import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import java.util.concurrent.ExecutionException;
 
 /**
  * Measures the reference's all-reduce by type and operator, with two ranks in one process. The
@@ -106,10 +105,8 @@ public final class ReferenceTypes {
    * Measures the given reductions at each size.
    *
    * @param args types with operators, and sizes
-   * @throws InterruptedException if this thread is interrupted
-   * @throws ExecutionException if a rank fails
    */
-  public static void main(String[] args) throws InterruptedException, ExecutionException {
+  public static void main(String[] args) {
     List<Reduction> reductions = new ArrayList<>();
     List<Sizing> sizes = new ArrayList<>();
     for (String argument : args) {
@@ -120,14 +117,13 @@ public final class ReferenceTypes {
       }
     }
     try (Backend backend = ReferenceBackend.open(2)) {
-      RankClock.ranks(backend, 2, communicator -> measure(communicator, reductions, sizes));
+      backend.runRanks(2, communicator -> measure(communicator, reductions, sizes));
     }
   }
 
   private static void measure(
       Communicator communicator, List<Reduction> reductions, List<Sizing> sizes) {
-    try (communicator;
-        RankClock clock = new RankClock(communicator)) {
+    try (RankClock clock = new RankClock(communicator)) {
       for (Sizing size : sizes) {
         measure(clock, reductions, size);
       }
