@@ -4,6 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.CommunicatorList;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.Operation;
@@ -27,9 +28,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.stream.IntStream;
 
 /**
@@ -91,20 +89,27 @@ final class Prediction {
 
   static void run(Child child) throws IOException, Child.NotPossible {
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
-    try (Backend backend = Backend.nccl();
-        Peers peers = child.meet == null ? null : new Peers(child)) {
-      String nccl = NcclBackend.of(backend).versionReport().nccl();
-      List<Communicator> actual =
-          peers == null
-              ? backend.newCommunicators(devices(backend, child.size), config)
-              : List.of(peers.communicator(backend, config.withDevice(child.device)));
-      try {
-        awaitLogs(actual);
-        compare(child, config, actual, options(nccl, child.size, System.getenv()));
-      } finally {
-        close(actual);
+    try (Backend backend = Backend.nccl()) {
+      if (child.meet == null) {
+        int[] devices = devices(backend, child.size);
+        try (CommunicatorList ranks = backend.newCommunicators(devices, config)) {
+          compare(child, config, ranks, backend);
+        }
+      } else {
+        try (Peers peers = new Peers(child);
+            Communicator rank = peers.communicator(backend, config.withDevice(child.device))) {
+          compare(child, config, List.of(rank), backend);
+        }
       }
     }
+  }
+
+  private static void compare(
+      Child child, CommunicatorConfig config, List<Communicator> actual, Backend backend)
+      throws IOException, Child.NotPossible {
+    awaitLogs(actual);
+    String nccl = NcclBackend.of(backend).versionReport().nccl();
+    compare(child, config, actual, options(nccl, child.size, System.getenv()));
   }
 
   private static int[] devices(Backend backend, int ranks) {
@@ -187,29 +192,14 @@ final class Prediction {
     int ranks = actual.getFirst().size();
     child.fact("algorithm", options.algorithm().name().toLowerCase(Locale.ROOT));
     child.fact("layout", options.layout().toString());
-    try (Backend reference = ReferenceBackend.open(ranks, options)) {
-      List<Communicator> predicted =
-          reference.newCommunicators(IntStream.range(0, ranks).toArray(), config);
-      try (Ranks found = Ranks.of(actual);
-          Ranks expected = Ranks.of(predicted)) {
-        Prediction prediction = new Prediction(child, found, expected);
-        prediction.compareAll();
-        return prediction.different;
-      } finally {
-        close(predicted);
-      }
-    }
-  }
-
-  /** Closes all ranks concurrently, since closing one may wait for the others. */
-  private static void close(List<Communicator> ranks) {
-    try (ExecutorService threads =
-        Executors.newThreadPerTaskExecutor(Thread.ofPlatform().daemon().factory())) {
-      CompletableFuture.allOf(
-              ranks.stream()
-                  .map(rank -> CompletableFuture.runAsync(rank::close, threads))
-                  .toArray(CompletableFuture<?>[]::new))
-          .join();
+    try (Backend reference = ReferenceBackend.open(ranks, options);
+        CommunicatorList predicted =
+            reference.newCommunicators(IntStream.range(0, ranks).toArray(), config);
+        Ranks found = Ranks.of(actual);
+        Ranks expected = Ranks.of(predicted)) {
+      Prediction prediction = new Prediction(child, found, expected);
+      prediction.compareAll();
+      return prediction.different;
     }
   }
 
