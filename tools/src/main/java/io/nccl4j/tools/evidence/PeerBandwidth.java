@@ -6,7 +6,9 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
+import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.tools.cli.BusBandwidth;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -33,8 +35,8 @@ final class PeerBandwidth {
   }
 
   /** Enqueues one operation. */
-  private interface Operation {
-    void enqueue(Buffer send, Buffer recv);
+  private interface Enqueue {
+    void run(Buffer send, Buffer recv);
   }
 
   static void run(Child child) throws java.io.IOException {
@@ -48,14 +50,15 @@ final class PeerBandwidth {
       int n = child.size;
       bandwidth.table(
           "all_reduce",
-          2.0 * (n - 1) / n,
+          Operation.ALL_REDUCE,
           (send, recv) -> comm.allReduce(send, recv, ReduceOp.SUM, stream));
       bandwidth.table(
           "all_gather",
-          (n - 1.0) / n,
+          Operation.ALL_GATHER,
           (send, recv) -> comm.allGather(send.slice(0, send.count() / n), recv, stream));
-      bandwidth.table("broadcast", 1, (send, recv) -> comm.broadcast(send, recv, 0, stream));
-      bandwidth.table("sendrecv", 1, bandwidth::ring);
+      bandwidth.table(
+          "broadcast", Operation.BROADCAST, (send, recv) -> comm.broadcast(send, recv, 0, stream));
+      bandwidth.table("sendrecv", Operation.SEND, bandwidth::ring);
     }
     child.note(
         "Both processes share one GPU and communicate through loopback sockets: the GPU switches"
@@ -74,15 +77,15 @@ final class PeerBandwidth {
         });
   }
 
-  private void table(String name, double busFactor, Operation operation)
-      throws java.io.IOException {
+  private void table(String name, Operation operation, Enqueue enqueue) throws java.io.IOException {
+    double busFactor = BusBandwidth.factor(operation.method(), comm.size());
     List<List<Object>> rows = new ArrayList<>();
     for (long bytes : child.quick ? FEW_SIZES : SIZES) {
       try (Buffer send = comm.newBuffer(DataType.FLOAT32, bytes / FLOAT_BYTES);
           Buffer recv = comm.newBuffer(DataType.FLOAT32, bytes / FLOAT_BYTES)) {
         send.fill((byte) 0, stream);
-        time(WARM_UP, send, recv, operation);
-        double seconds = time(ITERATIONS, send, recv, operation);
+        time(WARM_UP, send, recv, enqueue);
+        double seconds = time(ITERATIONS, send, recv, enqueue);
         double algbw = bytes / seconds / 1e9;
         rows.add(
             List.of(
@@ -98,11 +101,11 @@ final class PeerBandwidth {
     child.saveUnfinished("timed up to " + name);
   }
 
-  private double time(int iterations, Buffer send, Buffer recv, Operation operation) {
+  private double time(int iterations, Buffer send, Buffer recv, Enqueue enqueue) {
     stream.synchronize();
     long start = System.nanoTime();
     for (int i = 0; i < iterations; i++) {
-      operation.enqueue(send, recv);
+      enqueue.run(send, recv);
     }
     stream.synchronize();
     return (System.nanoTime() - start) / 1e9 / iterations;

@@ -6,6 +6,7 @@ import io.nccl4j.Group;
 import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.tools.cli.BusBandwidth;
 import java.util.Arrays;
 import java.util.Optional;
 import java.util.stream.Collectors;
@@ -75,14 +76,6 @@ enum Collective implements RankEnqueue {
     return this != ALLTOALL && this != SENDRECV;
   }
 
-  /** Returns whether a size covers the data of all ranks, one slice for each. */
-  private boolean sliced() {
-    return switch (this) {
-      case ALL_GATHER, REDUCE_SCATTER, ALLTOALL, GATHER, SCATTER -> true;
-      case ALL_REDUCE, BROADCAST, REDUCE, SENDRECV -> false;
-    };
-  }
-
   /**
    * Returns the counts for a size. As in nccl-tests, slices are rounded down to whole 16 bytes.
    *
@@ -91,7 +84,8 @@ enum Collective implements RankEnqueue {
    * @param ranks the number of ranks
    */
   Shape shape(long count, int elementBytes, int ranks) {
-    long slice = sliced() ? count / ranks & -(16L / elementBytes) : count;
+    long slice =
+        BusBandwidth.sliced(operation.method()) ? count / ranks & -(16L / elementBytes) : count;
     long all = slice * ranks;
     return switch (this) {
       case ALL_REDUCE, BROADCAST, REDUCE, SENDRECV -> new Shape(count, count, count, 0, 0);
@@ -103,21 +97,12 @@ enum Collective implements RankEnqueue {
 
   /** Returns the bytes of one operation that count for the algorithm bandwidth. */
   double algorithmBytes(Shape shape, int elementBytes, int ranks) {
-    return (double) shape.param * elementBytes * (sliced() ? ranks : 1);
+    return BusBandwidth.bytes(operation.method(), shape.param * elementBytes, ranks);
   }
 
-  /**
-   * Returns the bus bandwidth as a multiple of the algorithm bandwidth. Bus bandwidths are
-   * comparable across operations and numbers of ranks.
-   *
-   * @see <a href="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md">Performance
-   *     reported by NCCL tests</a>
-   */
+  /** Returns the bus bandwidth as a multiple of the algorithm bandwidth. */
   double busFactor(int ranks) {
-    if (this == ALL_REDUCE) {
-      return 2.0 * (ranks - 1) / ranks;
-    }
-    return sliced() ? (ranks - 1.0) / ranks : 1;
+    return BusBandwidth.factor(operation.method(), ranks);
   }
 
   @Override

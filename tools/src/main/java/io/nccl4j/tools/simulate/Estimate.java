@@ -1,6 +1,8 @@
 package io.nccl4j.tools.simulate;
 
+import io.nccl4j.Operation;
 import io.nccl4j.schedule.Protocol;
+import io.nccl4j.tools.cli.BusBandwidth;
 
 /**
  * The estimated time of one all-reduce.
@@ -33,7 +35,7 @@ record Estimate(
 
   /** Returns nccl-tests' busbw, in bytes per second. */
   double busbw() {
-    return algbw() * 2 * (ranks - 1) / ranks;
+    return algbw() * BusBandwidth.factor(Operation.ALL_REDUCE.method(), ranks);
   }
 
   String limit() {

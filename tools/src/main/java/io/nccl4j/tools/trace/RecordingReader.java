@@ -2,6 +2,7 @@ package io.nccl4j.tools.trace;
 
 import static java.util.stream.Collectors.toSet;
 
+import io.nccl4j.tools.cli.BusBandwidth;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -1,6 +1,7 @@
 package io.nccl4j.tools.trace;
 
 import io.nccl4j.Operation;
+import io.nccl4j.tools.cli.BusBandwidth;
 import java.util.Set;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;

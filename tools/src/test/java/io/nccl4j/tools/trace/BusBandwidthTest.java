@@ -3,6 +3,7 @@ package io.nccl4j.tools.trace;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import io.nccl4j.Operation;
+import io.nccl4j.tools.cli.BusBandwidth;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
