@@ -1,6 +1,7 @@
 package io.nccl4j.tools.doctor;
 
 import io.nccl4j.rendezvous.LaunchEnvironment;
+import io.nccl4j.tools.cli.ByteSize;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -69,7 +70,7 @@ final class LimitsCheck implements Check {
     return Optional.of(
         Finding.warning(
             "the limit on locked memory is %s, and this machine has InfiniBand"
-                .formatted(Bytes.text(limit.getAsLong())),
+                .formatted(ByteSize.text(limit.getAsLong())),
             "network buffers are locked in memory; beyond the limit ibv_reg_mr fails with 'Cannot"
                 + " allocate memory'",
             "remove the limit: memlock unlimited in /etc/security/limits.conf,"

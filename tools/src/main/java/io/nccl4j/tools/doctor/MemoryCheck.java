@@ -1,12 +1,13 @@
 package io.nccl4j.tools.doctor;
 
+import io.nccl4j.tools.cli.ByteSize;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
 
 /** Checks that the memory limit of the container leaves enough memory. */
 final class MemoryCheck implements Check {
-  private static final long MIN_FREE = Bytes.GIB;
+  private static final long MIN_FREE = 1L << 30;
   private static final String CGROUPS = "/sys/fs/cgroup";
 
   /**
@@ -37,7 +38,9 @@ final class MemoryCheck implements Check {
                     Finding.warning(
                         "%s is left of the %s that the container may use (%s)"
                             .formatted(
-                                Bytes.text(limit.free()), Bytes.text(limit.bytes()), limit.file()),
+                                ByteSize.text(limit.free()),
+                                ByteSize.text(limit.bytes()),
+                                limit.file()),
                         "CUDA, NCCL's pinned buffers and /dev/shm count against it; the kernel"
                             + " kills a process that exceeds it, without a message",
                         "raise it: --memory for a container, resources.limits.memory for a pod,"

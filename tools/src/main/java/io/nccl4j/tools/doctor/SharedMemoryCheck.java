@@ -1,5 +1,6 @@
 package io.nccl4j.tools.doctor;
 
+import io.nccl4j.tools.cli.ByteSize;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.FileStore;
@@ -21,7 +22,7 @@ final class SharedMemoryCheck implements Check {
 
   /** Creates the check with the size that NVIDIA recommends for containers, 1 GiB. */
   SharedMemoryCheck() {
-    this(Bytes.GIB);
+    this(1L << 30);
   }
 
   /**
@@ -80,9 +81,9 @@ final class SharedMemoryCheck implements Check {
               "%s has %s free of %s; at least %s is recommended"
                   .formatted(
                       FOLDER,
-                      Bytes.text(store.getUsableSpace()),
-                      Bytes.text(store.getTotalSpace()),
-                      Bytes.text(recommended)),
+                      ByteSize.text(store.getUsableSpace()),
+                      ByteSize.text(store.getTotalSpace()),
+                      ByteSize.text(recommended)),
               USE + "; each pair of ranks needs several MiB",
               REMEDY));
     } catch (IOException e) {

@@ -206,7 +206,7 @@ class MachineChecksTest {
         .file("/sys/fs/cgroup/kubepods/pod7/memory.stat", "anon 9\ninactive_file 104857600\n");
     assertEquals(
         List.of(
-            "warning: 612 MiB is left of the 2.0 GiB that the container may use"
+            "warning: 612 MiB is left of the 2 GiB that the container may use"
                 + " (/sys/fs/cgroup/kubepods/pod7/memory.max)"),
         machine.titles(new MemoryCheck()));
     machine.file("/sys/fs/cgroup/kubepods/pod7/memory.max", "max\n");
