@@ -5,9 +5,8 @@ import io.nccl4j.schedule.Schedule;
 import io.nccl4j.schedule.TreeSchedule;
 import io.nccl4j.tools.cli.Count;
 import io.nccl4j.tools.cli.JsonTree;
+import io.nccl4j.tools.cli.Template;
 import java.io.IOException;
-import java.io.InputStream;
-import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
@@ -37,13 +36,8 @@ final class HtmlPage {
           "%,d frames are too many, the limit is %,d; use a smaller --size or fewer --channels"
               .formatted(frames, MAX_FRAMES));
     }
-    return template().replace(DATA_PLACEHOLDER, JsonTree.script(json(explanations)));
-  }
-
-  private static String template() throws IOException {
-    try (InputStream in = HtmlPage.class.getResourceAsStream("player.html")) {
-      return new String(in.readAllBytes(), StandardCharsets.UTF_8);
-    }
+    return Template.read(HtmlPage.class, "player.html")
+        .replace(DATA_PLACEHOLDER, JsonTree.script(json(explanations)));
   }
 
   private static Object json(List<Explanation> explanations) {

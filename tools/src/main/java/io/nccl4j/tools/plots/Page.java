@@ -1,9 +1,8 @@
 package io.nccl4j.tools.plots;
 
 import io.nccl4j.tools.cli.JsonTree;
+import io.nccl4j.tools.cli.Template;
 import java.io.IOException;
-import java.io.InputStream;
-import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Locale;
 
@@ -42,7 +41,7 @@ public record Page(
     StringBuilder below = new StringBuilder();
     tables.forEach(table -> write(below, table));
     // Split first, since inserted text may contain something like a placeholder.
-    String[] parts = template().split("@[A-Z]+@", -1);
+    String[] parts = Template.read(Page.class, "page.html").split("@[A-Z]+@", -1);
     String data = JsonTree.script(charts.stream().map(Page::json).toList());
     return parts[0]
         + escaped(title)
@@ -98,15 +97,6 @@ public record Page(
         .replace("<", "&lt;")
         .replace(">", "&gt;")
         .replace("\"", "&quot;");
-  }
-
-  private static String template() throws IOException {
-    try (InputStream in = Page.class.getResourceAsStream("page.html")) {
-      if (in == null) {
-        throw new IOException("page.html is missing from this program");
-      }
-      return new String(in.readAllBytes(), StandardCharsets.UTF_8);
-    }
   }
 
   private static Object json(Chart chart) {

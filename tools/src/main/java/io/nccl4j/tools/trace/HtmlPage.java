@@ -1,9 +1,8 @@
 package io.nccl4j.tools.trace;
 
+import io.nccl4j.tools.cli.Template;
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.StringWriter;
-import java.nio.charset.StandardCharsets;
 
 /** Formats a timeline as a self-contained page. */
 final class HtmlPage {
@@ -28,12 +27,7 @@ final class HtmlPage {
     StringWriter json = new StringWriter();
     ChromeTrace.write(timeline, json);
     // Escaped, so that the data cannot end the script element around it.
-    return template().replace(DATA_PLACEHOLDER, json.toString().replace("<", "\\u003c"));
-  }
-
-  private static String template() throws IOException {
-    try (InputStream in = HtmlPage.class.getResourceAsStream("timeline.html")) {
-      return new String(in.readAllBytes(), StandardCharsets.UTF_8);
-    }
+    return Template.read(HtmlPage.class, "timeline.html")
+        .replace(DATA_PLACEHOLDER, json.toString().replace("<", "\\u003c"));
   }
 }
