@@ -26,7 +26,8 @@ record Percentiles(int count, double min, double p50, double p90, double p99, do
         sorted[sorted.length - 1]);
   }
 
-  private static double at(double[] sorted, int percent) {
-    return sorted[Math.max(0, Math.ceilDiv(sorted.length * percent, 100) - 1)];
+  /** Returns a percentile, 1 to 100, of at least one time in ascending order. */
+  static double at(double[] sorted, int percent) {
+    return sorted[Math.ceilDiv(sorted.length * percent, 100) - 1];
   }
 }

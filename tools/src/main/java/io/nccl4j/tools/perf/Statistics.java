@@ -27,13 +27,9 @@ record Statistics(
         sorted[sorted.length - 1],
         avg,
         sorted[sorted.length / 2],
-        percentile(sorted, 95),
-        percentile(sorted, 99),
+        Percentiles.at(sorted, 95),
+        Percentiles.at(sorted, 99),
         Math.sqrt(variance));
-  }
-
-  private static double percentile(double[] sorted, int percent) {
-    return sorted[Math.min(sorted.length - 1, (sorted.length * percent + 99) / 100 - 1)];
   }
 
   /** Returns the coefficient of variation in percent. */
