@@ -1,6 +1,6 @@
 package io.nccl4j.tools.evidence;
 
-import java.util.Arrays;
+import java.lang.module.ModuleDescriptor.Version;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
@@ -68,7 +68,6 @@ record Machine(
 
   /** Returns whether a release of NCCL, such as 2.30.7, is that one or newer. */
   static boolean atLeast(String nccl, int major, int minor) {
-    int[] parts = Arrays.stream(nccl.split("\\.", -1)).mapToInt(Integer::parseInt).toArray();
-    return parts[0] > major || (parts[0] == major && parts.length > 1 && parts[1] >= minor);
+    return Version.parse(nccl).compareTo(Version.parse(major + "." + minor)) >= 0;
   }
 }

@@ -1,6 +1,7 @@
 package io.nccl4j.tools.perf.sweep;
 
 import io.nccl4j.tools.perf.report.PerfRun;
+import java.lang.module.ModuleDescriptor.Version;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
@@ -19,9 +20,9 @@ import java.util.stream.Collectors;
  */
 record Outcome(String collective, String backend, int rounds, List<SweepResult> results) {
   /** NCCL refuses unavailable choices since 2.24; older releases ignore them. */
-  private static final int REFUSES_SINCE_MINOR = 24;
+  private static final String REFUSES_SINCE = "2.24";
 
-  private static final Pattern RELEASE = Pattern.compile("\\bnccl ((\\d+)\\.(\\d+)[.\\d]*)");
+  private static final Pattern RELEASE = Pattern.compile("\\bnccl (\\d+(?:\\.\\d+)+)");
 
   /** Returns the result of the automatic choice. */
   SweepResult automatic() {
@@ -87,12 +88,10 @@ record Outcome(String collective, String backend, int rounds, List<SweepResult> 
     Matcher release = RELEASE.matcher(versions);
     boolean found = release.find();
     boolean refuses =
-        found
-            && (Integer.parseInt(release.group(2)) > 2
-                || Integer.parseInt(release.group(3)) >= REFUSES_SINCE_MINOR);
+        found && Version.parse(release.group(1)).compareTo(Version.parse(REFUSES_SINCE)) >= 0;
     return refuses
         ? ""
-        : "NCCL %s may silently replace a requested choice; releases from 2.%d on refuse it instead. Columns name the requested choices."
-            .formatted(found ? release.group(1) : "of an unknown release", REFUSES_SINCE_MINOR);
+        : "NCCL %s may silently replace a requested choice; releases from %s on refuse it instead. Columns name the requested choices."
+            .formatted(found ? release.group(1) : "of an unknown release", REFUSES_SINCE);
   }
 }
