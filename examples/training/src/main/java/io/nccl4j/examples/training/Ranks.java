@@ -2,10 +2,8 @@ package io.nccl4j.examples.training;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.rendezvous.Launcher;
-import io.nccl4j.rendezvous.Rendezvous;
 import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.tools.processes.Processes;
@@ -126,11 +124,16 @@ abstract class Ranks implements Callable<Integer> {
     loadTorch();
     int localSize = launch.localSize().orElse(launch.size());
     torch.set_num_threads(Math.max(1, Runtime.getRuntime().availableProcessors() / localSize));
-    try (Backend opened = open();
-        Rendezvous rendezvous = launch.rendezvous(TIMEOUT);
-        Communicator comm = rendezvous.newCommunicator(opened, CommunicatorConfig.defaults())) {
-      return run(comm);
+    int[] status = new int[1];
+    Backend.RankBody<RuntimeException> body = comm -> status[0] = run(comm);
+    try (Backend opened = open()) {
+      if (launch.launcher() == Launcher.NONE) {
+        opened.runRanks(1, body);
+      } else {
+        launch.runRanks(opened, body);
+      }
     }
+    return status[0];
   }
 
   /**
