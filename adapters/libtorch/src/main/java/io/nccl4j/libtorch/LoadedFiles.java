@@ -2,10 +2,10 @@ package io.nccl4j.libtorch;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.stream.Stream;
 
 /**
  * The mapped files of this process, from {@code /proc/self/maps}. Finds libraries independently of
@@ -18,8 +18,10 @@ final class LoadedFiles {
 
   /** Returns the distinct mapped files with this name, in address order. */
   static List<Path> named(String fileName) {
-    try (Stream<String> lines = Files.lines(MAPS)) {
-      return lines
+    try {
+      // Not Files.lines: a mapped path need not be UTF-8.
+      return new String(Files.readAllBytes(MAPS), StandardCharsets.UTF_8)
+          .lines()
           .filter(line -> line.endsWith("/" + fileName))
           .map(line -> Path.of(line.substring(line.indexOf('/'))))
           .distinct()

@@ -16,6 +16,7 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -140,7 +141,9 @@ public final class AllReduceProbe {
 
   private void mapped() throws IOException {
     TreeSet<String> files = new TreeSet<>();
-    for (String line : Files.readAllLines(Path.of("/proc/self/maps"))) {
+    // Not readAllLines: a mapped path need not be UTF-8.
+    byte[] maps = Files.readAllBytes(Path.of("/proc/self/maps"));
+    for (String line : new String(maps, StandardCharsets.UTF_8).lines().toList()) {
       int slash = line.indexOf('/');
       if (slash >= 0) {
         files.add(line.substring(slash));

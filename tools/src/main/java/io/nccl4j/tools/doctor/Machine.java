@@ -2,6 +2,8 @@ package io.nccl4j.tools.doctor;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.AccessDeniedException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
@@ -62,11 +64,15 @@ record Machine(
     return Files.exists(path(absolute));
   }
 
-  /** Returns a file's text; empty if there is no such file. */
+  /**
+   * Returns a file's text; empty if there is no such file or this user may not read it. Bytes that
+   * are not UTF-8 are replaced.
+   */
   Optional<String> text(String absolute) {
     try {
-      return Optional.of(Files.readString(path(absolute)));
-    } catch (NoSuchFileException e) {
+      byte[] bytes = Files.readAllBytes(path(absolute));
+      return Optional.of(new String(bytes, StandardCharsets.UTF_8));
+    } catch (NoSuchFileException | AccessDeniedException e) {
       return Optional.empty();
     } catch (IOException e) {
       throw new UncheckedIOException(e);

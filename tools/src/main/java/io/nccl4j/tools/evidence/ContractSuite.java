@@ -113,7 +113,8 @@ final class ContractSuite {
     processes++;
     Path log = work.resolve(LOG);
     if (Files.exists(log)) {
-      System.out.print(Files.readString(log));
+      // Byte by byte: programs may print anything, not only UTF-8.
+      Files.copy(log, System.out);
       Files.delete(log);
     }
     outcome.report().tables().stream()

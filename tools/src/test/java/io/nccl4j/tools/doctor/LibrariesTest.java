@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -79,6 +80,15 @@ class LibrariesTest {
     Files.createSymbolicLink(link, root.resolve("usr/lib/x86_64-linux-gnu/libnccl.so.2"));
     machine.set("LD_LIBRARY_PATH", "/lib64:");
     assertEquals(List.of(), machine.titles(new LibrariesCheck()));
+  }
+
+  @Test
+  void loaderConfigurationNeedNotBeUtf8() throws IOException {
+    Path configured = copy("opt/nccl", "2.27.3");
+    Path file = machine.folder("/etc/ld.so.conf.d").resolve("nccl.conf");
+    Files.write(file, "# biblioth\u00e8que\n/opt/nccl\n".getBytes(StandardCharsets.ISO_8859_1));
+    List<LibraryCopy> copies = LibraryCopy.of(NativeLibraryName.NCCL, machine.machine(), List.of());
+    assertEquals(new LibraryCopy("the system loader", configured), copies.getFirst());
   }
 
   @Test
