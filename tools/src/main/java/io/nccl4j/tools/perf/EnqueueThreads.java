@@ -2,27 +2,27 @@ package io.nccl4j.tools.perf;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.BrokenBarrierException;
-import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.Phaser;
 import java.util.function.IntFunction;
 
 /** The threads that enqueue operations: a single one is the caller's, several are a pool. */
 final class EnqueueThreads implements AutoCloseable {
   private final int threads;
   private final Runnable onFailure;
-  private final CyclicBarrier barrier;
+  // Once terminated, it also releases the threads that arrive later.
+  private final Phaser barrier;
   private final ExecutorService pool;
 
   /** Thrown when another thread has failed; that thread's failure is the one to report. */
   private static final class OtherThreadFailed extends RuntimeException {
     private static final long serialVersionUID = 1;
 
-    OtherThreadFailed(Throwable cause) {
-      super(cause);
+    OtherThreadFailed() {
+      super("another thread failed");
     }
   }
 
@@ -34,7 +34,7 @@ final class EnqueueThreads implements AutoCloseable {
   EnqueueThreads(int threads, Runnable onFailure) {
     this.threads = threads;
     this.onFailure = onFailure;
-    this.barrier = new CyclicBarrier(threads);
+    this.barrier = new Phaser(threads);
     this.pool =
         threads == 1
             ? null
@@ -63,8 +63,8 @@ final class EnqueueThreads implements AutoCloseable {
       return result;
     } finally {
       if (!completed) {
+        barrier.forceTermination();
         onFailure.run();
-        barrier.reset();
       }
     }
   }
@@ -98,19 +98,15 @@ final class EnqueueThreads implements AutoCloseable {
     if (threads == 1) {
       return;
     }
-    try {
-      barrier.await();
-    } catch (BrokenBarrierException e) {
-      throw new OtherThreadFailed(e);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new OtherThreadFailed(e);
+    if (barrier.arriveAndAwaitAdvance() < 0) {
+      throw new OtherThreadFailed();
     }
   }
 
   @Override
   public void close() {
     if (pool != null) {
+      barrier.forceTermination();
       pool.shutdownNow();
     }
   }
