@@ -48,8 +48,7 @@ final class StepRunner implements AutoCloseable {
   private final Path work;
   private final Path log;
   private final Set<Process> alive = ConcurrentHashMap.newKeySet();
-  private final Thread killer =
-      Thread.ofPlatform().unstarted(() -> alive.forEach(StepRunner::kill));
+  private boolean closed;
 
   /**
    * Creates a runner.
@@ -61,7 +60,7 @@ final class StepRunner implements AutoCloseable {
     this.work = work;
     this.log = log;
     // Kills the child processes if this process is stopped.
-    Runtime.getRuntime().addShutdownHook(killer);
+    Runtime.getRuntime().addShutdownHook(new Thread(this::close, "steps-end"));
   }
 
   /** A running process. */
@@ -147,9 +146,16 @@ final class StepRunner implements AutoCloseable {
             .redirectInput(ProcessBuilder.Redirect.from(Path.of("/dev/null").toFile()))
             .redirectOutput(output.toFile());
     builder.environment().putAll(command.environment());
+    return new Running(command, start(builder), output);
+  }
+
+  private synchronized Process start(ProcessBuilder builder) throws IOException {
+    if (closed) {
+      throw new IllegalStateException("this process is exiting and cannot start others");
+    }
     Process process = builder.start();
     alive.add(process);
-    return new Running(command, process, output);
+    return process;
   }
 
   private static Ending await(Step step, List<Running> running, long deadline) throws IOException {
@@ -418,9 +424,12 @@ final class StepRunner implements AutoCloseable {
     }
   }
 
+  /** Kills the processes that still run; none can be started after this. Idempotent. */
   @Override
   public void close() {
+    synchronized (this) {
+      closed = true;
+    }
     alive.forEach(StepRunner::kill);
-    Runtime.getRuntime().removeShutdownHook(killer);
   }
 }

@@ -244,6 +244,15 @@ class StepRunnerTest {
   }
 
   @Test
+  void closedRunnerStartsNoProcess() {
+    runner.close();
+    assertThrows(
+        IllegalStateException.class,
+        () -> run(LONG, shell("process", "touch " + folder + "/started")));
+    assertFalse(Files.exists(folder.resolve("started")));
+  }
+
+  @Test
   void impossibleStepIsNotRun() {
     Outcome outcome = runner.run(Step.notPossible("step", "A step", "no GPU"));
     assertEquals(Outcome.Status.NOT_POSSIBLE, outcome.status());
