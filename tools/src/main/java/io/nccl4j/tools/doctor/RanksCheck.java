@@ -1,13 +1,12 @@
 package io.nccl4j.tools.doctor;
 
 import io.nccl4j.rendezvous.LaunchEnvironment;
-import java.util.Arrays;
+import io.nccl4j.tools.perf.SharedGpus;
 import java.util.List;
 
 /** Checks that this host has a GPU for every rank launched on it. */
 final class RanksCheck implements Check {
-  private static final String SHARING = "NCCL_MULTI_RANK_GPU_ENABLE";
-  private static final int[] SHARING_SINCE = {2, 30};
+  private static final String SHARING = SharedGpus.VARIABLE;
 
   @Override
   public String name() {
@@ -47,8 +46,11 @@ final class RanksCheck implements Check {
         "%d ranks on this host share %d %s (%s)"
             .formatted(ranks, gpus, gpus == 1 ? "GPU" : "GPUs", launch);
     boolean shared =
-        NcclVariable.of(SHARING, machine).filter(each -> !each.value().equals("0")).isPresent();
-    if (shared && supportsSharing(state.ncclVersion().orElse("2.30"))) {
+        NcclVariable.of(SHARING, machine)
+            .map(NcclVariable::value)
+            .filter(SharedGpus::isEnabled)
+            .isPresent();
+    if (shared && SharedGpus.isSupported(state.ncclVersion().orElse("2.30"))) {
       return Finding.warning(
           title,
           SHARING + " lets NCCL 2.30 and later do so; too many ranks exhaust the GPU and hang",
@@ -59,10 +61,5 @@ final class RanksCheck implements Check {
         "NCCL rejects two ranks on one GPU (Duplicate GPU detected)"
             + (shared ? "; " + SHARING + " needs NCCL 2.30 or later" : ""),
         "start at most one rank per GPU, or set " + SHARING + "=1 (NCCL 2.30 or later)");
-  }
-
-  private static boolean supportsSharing(String release) {
-    int[] parts = Arrays.stream(release.split("\\.", -1)).mapToInt(Integer::parseInt).toArray();
-    return Arrays.compare(parts, SHARING_SINCE) >= 0;
   }
 }

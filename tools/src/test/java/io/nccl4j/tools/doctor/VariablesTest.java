@@ -217,6 +217,10 @@ class VariablesTest {
     Finding finding = machine.onlyFinding(new RanksCheck());
     assertEquals(Severity.ERROR, finding.severity());
     assertTrue(finding.title().startsWith("2 ranks on this host share 1 GPU ("), finding.title());
+    for (String value : List.of("0", "0x0", "true", "")) {
+      machine.set("NCCL_MULTI_RANK_GPU_ENABLE", value);
+      assertEquals(Severity.ERROR, machine.onlyFinding(new RanksCheck()).severity(), value);
+    }
     machine.set("NCCL_MULTI_RANK_GPU_ENABLE", "1");
     assertEquals(Severity.WARNING, machine.onlyFinding(new RanksCheck()).severity());
     machine.versions.put("nccl", "2.28.9");
