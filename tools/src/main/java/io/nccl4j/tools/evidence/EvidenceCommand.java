@@ -1,6 +1,7 @@
 package io.nccl4j.tools.evidence;
 
 import io.nccl4j.rendezvous.LaunchEnvironment;
+import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.cli.JsonTree;
 import io.nccl4j.tools.cli.OutputFile;
 import java.io.IOException;
@@ -14,14 +15,16 @@ import java.time.Duration;
 import java.time.ZoneOffset;
 import java.time.format.DateTimeFormatter;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.UsageMessageSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Parameters;
 
 /** The {@code gpu-evidence} command: runs the steps and writes their results. */
@@ -46,9 +49,6 @@ import picocli.CommandLine.Parameters;
       "Exit status: 0 every step passed or is not possible here, 1 a step failed, 2 bad arguments."
     })
 public final class EvidenceCommand {
-  private static final int FAILED = 1;
-  private static final int BAD_ARGUMENTS = 2;
-
   /** The least time limit of a run; time beyond the sum of the deadlines goes to later steps. */
   private static final Duration LIMIT = Duration.ofSeconds(470);
 
@@ -71,12 +71,6 @@ public final class EvidenceCommand {
           "run only these steps or groups (and device, which the others need); default all")
   List<String> steps = List.of();
 
-  @Option(
-      names = {"-h", "--help"},
-      usageHelp = true,
-      description = "show this help")
-  boolean help;
-
   private final PrintStream out;
   private final PrintStream err;
   private final Map<String, String> environment;
@@ -89,58 +83,52 @@ public final class EvidenceCommand {
 
   /** Runs the command and exits with its status. */
   public static void main(String[] args) {
-    System.exit(new EvidenceCommand(System.out, System.err, System.getenv()).run(args));
+    Commands.exit((out, err) -> new EvidenceCommand(out, err, System.getenv()).run(args));
   }
 
   /** Runs the command and returns its exit status. */
   int run(String... args) {
-    CommandLine commandLine = new CommandLine(this);
-    try {
-      commandLine.parseArgs(args);
-      if (help) {
-        commandLine.usage(out);
-        out.println();
-        out.println("Steps in order, by group:");
-        for (String group : EvidencePlan.GROUPS) {
-          List<String> steps =
-              EvidencePlan.NAMES.stream().filter(name -> name.startsWith(group)).toList();
-          out.printf("  %-12s %s%n", group, String.join(" ", steps));
-        }
-        return 0;
-      }
-      check(commandLine);
-      return collect(commandLine);
-    } catch (ParameterException e) {
-      err.println("gpu-evidence: " + e.getMessage());
-      return BAD_ARGUMENTS;
-    } catch (IOException e) {
-      err.println("gpu-evidence: " + e);
-      return FAILED;
-    }
+    CommandLine line = Commands.of(this, this::collect, out, err);
+    UsageMessageSpec usage = line.getCommandSpec().usageMessage();
+    usage.footer(
+        Stream.concat(Arrays.stream(usage.footer()), stepsByGroup()).toArray(String[]::new));
+    return line.execute(args);
   }
 
-  private void check(CommandLine commandLine) {
+  private static Stream<String> stepsByGroup() {
+    Stream<String> groups =
+        EvidencePlan.GROUPS.stream()
+            .map(
+                group ->
+                    EvidencePlan.NAMES.stream()
+                        .filter(name -> name.startsWith(group))
+                        .collect(Collectors.joining(" ", "  %-12s ".formatted(group), "")));
+    return Stream.concat(Stream.of("", "Steps in order, by group:"), groups);
+  }
+
+  private void check() {
     for (String step : steps) {
       if (!EvidencePlan.knows(step)) {
         List<String> names =
             Stream.concat(EvidencePlan.GROUPS.stream(), EvidencePlan.NAMES.stream())
                 .distinct()
                 .toList();
-        throw new ParameterException(
-            commandLine, "--steps: unknown step " + step + "; known: " + String.join(", ", names));
+        throw new IllegalArgumentException(
+            "--steps: unknown step " + step + "; known: " + String.join(", ", names));
       }
     }
   }
 
-  private int collect(CommandLine commandLine) throws IOException {
-    LaunchEnvironment launch = launch(commandLine);
+  private int collect() throws IOException {
+    check();
+    LaunchEnvironment launch = launch();
     if (launch.rank() > 0) {
       return follow(launch);
     }
     Run.Earlier earlier;
     try {
-      earlier = prepareFolder(commandLine, launch);
-    } catch (ParameterException | IOException e) {
+      earlier = prepareFolder(launch);
+    } catch (IllegalArgumentException | IOException e) {
       if (launch.size() > 1) {
         // Without this rank, the others would wait until their deadline.
         follow(launch);
@@ -157,16 +145,14 @@ public final class EvidenceCommand {
   }
 
   /** Creates OUT if it does not exist, and returns the steps of an earlier run to keep. */
-  private Run.Earlier prepareFolder(CommandLine commandLine, LaunchEnvironment launch)
-      throws IOException {
+  private Run.Earlier prepareFolder(LaunchEnvironment launch) throws IOException {
     if (Files.exists(folder) && !Files.isDirectory(folder)) {
-      throw new ParameterException(commandLine, "OUT is " + folder + ", which is not a directory");
+      throw new IllegalArgumentException("OUT is " + folder + ", which is not a directory");
     }
     try {
       Files.createDirectories(folder);
     } catch (IOException e) {
-      throw new ParameterException(
-          commandLine, "OUT is " + folder + ", which cannot be created: " + e, e);
+      throw new IllegalArgumentException("OUT is " + folder + ", which cannot be created: " + e, e);
     }
     if (!steps.isEmpty() || launch.size() > 1) {
       return earlier();
@@ -177,20 +163,15 @@ public final class EvidenceCommand {
     return Run.Earlier.NONE;
   }
 
-  private LaunchEnvironment launch(CommandLine commandLine) {
-    LaunchEnvironment launch;
-    try {
-      launch = LaunchEnvironment.from(environment);
-    } catch (IllegalArgumentException e) {
-      throw new ParameterException(commandLine, e.getMessage(), e);
-    }
+  private LaunchEnvironment launch() {
+    LaunchEnvironment launch = LaunchEnvironment.from(environment);
     if (launch.size() > 1 && !EvidencePlan.selects(steps, EvidencePlan.LAUNCHED)) {
-      throw new ParameterException(
-          commandLine, "a run started by a launcher has no step but " + EvidencePlan.LAUNCHED);
+      throw new IllegalArgumentException(
+          "a run started by a launcher has no step but " + EvidencePlan.LAUNCHED);
     }
     if (launch.size() == 1 && steps.contains(EvidencePlan.LAUNCHED)) {
-      throw new ParameterException(
-          commandLine, EvidencePlan.LAUNCHED + " needs a launcher, such as mpirun");
+      throw new IllegalArgumentException(
+          EvidencePlan.LAUNCHED + " needs a launcher, such as mpirun");
     }
     return launch;
   }
@@ -210,7 +191,7 @@ public final class EvidenceCommand {
       if (outcome.status() != Outcome.Status.PASSED) {
         err.println("gpu-evidence: rank " + launch.rank() + ": " + outcome.report().summary());
       }
-      return outcome.status().bad() ? FAILED : 0;
+      return outcome.status().bad() ? Commands.FAILED : Commands.OK;
     } finally {
       clear(work, err);
     }
@@ -253,8 +234,7 @@ public final class EvidenceCommand {
         // Without this rank, the others would wait until their deadline.
         runner.run(plan.launched(machine, launch), out);
       }
-      err.println("gpu-evidence: " + difference);
-      return FAILED;
+      throw new IllegalStateException(difference);
     }
     List<Step> rest =
         launch.size() > 1
@@ -287,7 +267,7 @@ public final class EvidenceCommand {
     out.println(Page.verdict(run.outcomes()));
     out.println(folder.resolve("evidence.md"));
     boolean failed = recorded.stream().anyMatch(step -> step.outcome().status().bad());
-    return failed ? FAILED : 0;
+    return failed ? Commands.FAILED : Commands.OK;
   }
 
   /** Returns the current time for a page. */
@@ -298,13 +278,13 @@ public final class EvidenceCommand {
 
   private void write(Run run, Path work) throws IOException {
     Redaction redaction = redaction(work, run.machine());
-    Files.writeString(
+    OutputFile.write(
         folder.resolve("evidence.json"), redaction.apply(JsonTree.text(run.tree()) + "\n"));
-    Files.writeString(folder.resolve("evidence.md"), redaction.apply(Page.of(run)));
+    OutputFile.write(folder.resolve("evidence.md"), redaction.apply(Page.of(run)));
     try (DirectoryStream<Path> charts = Files.newDirectoryStream(work, "*.html")) {
       for (Path chart : charts) {
         Path name = Objects.requireNonNull(chart.getFileName());
-        Files.writeString(folder.resolve(name), redaction.apply(Files.readString(chart)));
+        OutputFile.write(folder.resolve(name), redaction.apply(Files.readString(chart)));
       }
     }
   }

@@ -264,7 +264,8 @@ class BundleTest {
         run(Map.of(), script("gpu-evidence"), "--steps", "bandwidth-launched", "out");
     assertEquals(2, launched.status(), launched.output());
     assertEquals(
-        "gpu-evidence: bandwidth-launched needs a launcher, such as mpirun", launched.lastLine());
+        "gpu-evidence: bandwidth-launched needs a launcher, such as mpirun; see scripts/gpu-evidence --help",
+        launched.lastLine());
     FinishedProgram out = run(Map.of(), script("gpu-evidence"), "/proc/nothing");
     assertEquals(2, out.status(), out.output());
     assertTrue(
