@@ -691,11 +691,14 @@ public final class Buffer implements AutoCloseable {
    * pending that uses the memory, or that such a copy waits for, {@code close()} throws {@code
    * IllegalStateException}; the buffer is still closed, and its memory is freed once nccl4j detects
    * that the stream has completed that collective, for example in {@link Stream#synchronize} or
-   * when the stream is closed. C: {@code cudaFree}, {@code cudaFreeHost}.
+   * when the stream is closed. The memory also stays allocated, until an event shows that the work
+   * has completed, if a stream was closed before its work on the memory had ended. C: {@code
+   * cudaFree}, {@code cudaFreeHost}.
    *
-   * @throws IllegalStateException if a collective is pending that uses the memory. Also if this
-   *     thread is capturing a graph, or if an object that must be closed first, such as a
-   *     registration, still uses the memory; the buffer then stays open
+   * @throws IllegalStateException if a collective is pending that uses the memory, or a stream was
+   *     closed before its work on the memory had ended. Also if this thread is capturing a graph,
+   *     or if an object that must be closed first, such as a registration, still uses the memory;
+   *     the buffer then stays open
    * @throws NcclTimeoutException if CUDA has not freed the memory within 30 seconds, because work
    *     on its device hangs; it is freed when that work ends
    * @throws CudaException if the CUDA runtime reports an error
@@ -707,7 +710,10 @@ public final class Buffer implements AutoCloseable {
       return;
     }
     MemoryOwner.Use use = owner.pending();
-    while (use != null && !use.fence().awaitsCollective() && !use.fence().captured()) {
+    while (use != null
+        && !use.fence().stuck()
+        && !use.fence().captured()
+        && !use.fence().awaitsCollective()) {
       try {
         use.fence().drainCopies();
       } catch (RuntimeException | Error failure) {
@@ -721,6 +727,12 @@ public final class Buffer implements AutoCloseable {
       return;
     }
     owner.releaseWhenUnused();
+    if (use.fence().stuck()) {
+      throw new IllegalStateException(
+          use.fence()
+              + " was closed before its work on this buffer had ended; the memory stays allocated: "
+              + this);
+    }
     throw new IllegalStateException(
         "buffer is closed while a collective or a capture on "
             + use.fence()

@@ -95,7 +95,8 @@ final class MemoryOwner {
     Use use = new Use(fence);
     uses =
         java.util.stream.Stream.concat(
-                Arrays.stream(uses).filter(earlier -> earlier.fence.alive()),
+                Arrays.stream(uses)
+                    .filter(earlier -> earlier.fence.alive() || earlier.fence.stuck()),
                 java.util.stream.Stream.of(use))
             .toArray(Use[]::new);
     last = use;

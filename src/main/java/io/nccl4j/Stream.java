@@ -336,6 +336,11 @@ public final class Stream implements AutoCloseable {
     return !released;
   }
 
+  /** Returns whether the stream was released before its work had ended. */
+  boolean stuck() {
+    return driver.stuck();
+  }
+
   /** Returns whether the stream is closed but not released, because of pending work. */
   boolean closedWhileBusy() {
     return closedWhileBusy;
@@ -390,7 +395,7 @@ public final class Stream implements AutoCloseable {
   /** Returns whether all work is done, regardless of failures of the communicators. */
   boolean endReached() {
     if (!alive()) {
-      return true;
+      return !stuck();
     }
     if (captured()) {
       // A query would invalidate the capture.
@@ -432,7 +437,8 @@ public final class Stream implements AutoCloseable {
    * seconds if there is none). If a collective is pending, {@code close()} throws {@code
    * IllegalStateException}; the stream is still closed, and is released when its communicators are
    * closed or aborted. Idempotent. A stream that wraps a foreign stream waits for collectives too,
-   * and does not destroy the foreign stream. C: {@code cudaStreamDestroy}.
+   * and does not destroy the foreign stream. If the work does not end within these times, its
+   * memory stays allocated. C: {@code cudaStreamDestroy}.
    *
    * @throws IllegalStateException if a collective is pending; or if the stream is being captured,
    *     and then it stays open
@@ -469,7 +475,9 @@ public final class Stream implements AutoCloseable {
     } finally {
       released = true;
     }
-    fence.passed(enqueued);
+    if (!stuck()) {
+      fence.passed(enqueued);
+    }
   }
 
   /** Releases the stream if it is closed and no communicator needs it any more. */

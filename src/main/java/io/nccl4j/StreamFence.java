@@ -66,6 +66,12 @@ final class StreamFence {
     return referent != null && referent.captured();
   }
 
+  /** Returns whether the stream was released before its work had ended. */
+  boolean stuck() {
+    Stream referent = stream();
+    return referent != null && referent.stuck();
+  }
+
   /** Waits for copies, which depend on no other rank. */
   void drainCopies() {
     Stream referent = stream();

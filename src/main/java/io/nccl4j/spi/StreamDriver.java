@@ -100,6 +100,12 @@ public interface StreamDriver {
   void release();
 
   /**
+   * Returns whether the stream was released although its work had not ended, so that a device may
+   * still access the memory of that work. Failed work has ended.
+   */
+  boolean stuck();
+
+  /**
    * Returns an action that ends the threads of a stream that became unreachable without having been
    * closed. It must not refer to the stream, and must not block.
    */

@@ -11,6 +11,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.Event;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
@@ -24,6 +25,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.random.RandomGenerator;
@@ -239,6 +241,71 @@ class AbortTest {
       LockSupport.parkNanos(1_000_000);
     }
     assertEquals(expected, StandIn.live(kind), kind);
+  }
+
+  @Test
+  void memoryOfStreamWhoseCloseTimedOutIsKept() {
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, CONFIG);
+    Communicator comm =
+        Creation.retry(
+            NcclException.class,
+            () -> backend.newCommunicator(backend.newUniqueId(), 1, 0, SHORT_TIMEOUT));
+    try (Stream waited = ranks.getFirst().newStream();
+        Event reduced = ranks.getFirst().newEvent();
+        Buffer value = ranks.getFirst().newBuffer(DataType.INT32, 1);
+        Stream other = comm.newStream()) {
+      AtomicInteger freed = new AtomicInteger();
+      Buffer filled = view(value, freed);
+      Stream closing = comm.newStream();
+      comm.allReduce(value, value, ReduceOp.SUM, closing); // Shortens the timeout of its close.
+      closing.synchronize();
+      ranks.getFirst().allReduce(value, value, ReduceOp.SUM, waited);
+      waited.record(reduced);
+      closing.waitFor(reduced);
+      filled.fill((byte) 1, closing);
+      assertThrows(NcclTimeoutException.class, closing::close);
+      filled.fill((byte) 2, other);
+      other.synchronize();
+      ranks.forEach(Communicator::abort);
+      assertThrows(CommunicatorAbortedException.class, waited::synchronize);
+      assertMemoryKept(filled, freed);
+    }
+    comm.abort();
+  }
+
+  @Test
+  void memoryOfWorkThatOutlivesAbortIsKept() {
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, CONFIG);
+    Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
+    try (Stream waited = ranks.getFirst().newStream();
+        Event reduced = ranks.getFirst().newEvent();
+        Buffer value = ranks.getFirst().newBuffer(DataType.INT32, 1)) {
+      AtomicInteger freed = new AtomicInteger();
+      Buffer early = view(value, freed);
+      Buffer late = view(value, freed);
+      Stream closing = comm.newStream();
+      ranks.getFirst().allReduce(value, value, ReduceOp.SUM, waited);
+      waited.record(reduced);
+      closing.waitFor(reduced);
+      comm.allReduce(early, late, ReduceOp.SUM, closing);
+      assertThrows(IllegalStateException.class, early::close);
+      comm.abort();
+      closing.close(); // Stops waiting for the other communicator after 5 s.
+      assertMemoryKept(late, freed);
+      ranks.forEach(Communicator::abort);
+      assertThrows(CommunicatorAbortedException.class, waited::synchronize);
+    }
+  }
+
+  private static Buffer view(Buffer memory, AtomicInteger freed) {
+    return Buffer.ofDeviceAddress(
+        memory.address(), memory.type(), memory.count(), 0, freed::incrementAndGet);
+  }
+
+  private static void assertMemoryKept(Buffer buffer, AtomicInteger freed) {
+    IllegalStateException kept = assertThrows(IllegalStateException.class, buffer::close);
+    assertTrue(kept.getMessage().contains("the memory stays allocated"), kept::toString);
+    assertEquals(0, freed.get());
   }
 
   @Test

@@ -48,6 +48,8 @@ public final class CudaStreamDriver implements StreamDriver {
   private final boolean foreign;
   private final StagingBuffers staging = new StagingBuffers(this);
   private boolean destroyed;
+  // Destroyed before its work had ended.
+  private boolean stuck;
   // The end of the last traced operation; the next one is assumed to begin no earlier.
   private volatile long lastTraceEnd = System.nanoTime();
 
@@ -251,9 +253,14 @@ public final class CudaStreamDriver implements StreamDriver {
     return destroyed;
   }
 
-  /** Returns whether the stream has completed or was destroyed. */
+  /** Returns whether the work has ended; known for a destroyed stream too. */
   private synchronized boolean ended() {
-    return destroyed || reached();
+    return destroyed ? !stuck : reached();
+  }
+
+  @Override
+  public synchronized boolean stuck() {
+    return stuck;
   }
 
   @Override
@@ -404,7 +411,10 @@ public final class CudaStreamDriver implements StreamDriver {
     }
     // The cause first: after a device error, the later steps may fail with the same error.
     CloseAll.all(
-        List.of(() -> throwUnreported(cause), () -> staging.close(cause == null), this::destroy));
+        List.of(
+            () -> throwUnreported(cause),
+            () -> staging.close(cause == null),
+            () -> destroy(cause instanceof NcclException)));
   }
 
   private static void throwUnreported(RuntimeException cause) {
@@ -415,8 +425,9 @@ public final class CudaStreamDriver implements StreamDriver {
     }
   }
 
-  private synchronized void destroy() {
+  private synchronized void destroy(boolean pending) {
     destroyed = true;
+    stuck = pending;
     if (!foreign) {
       CurrentDevice.run(
           device, () -> CudaResults.check(cudart_h.cudaStreamDestroy(handle), "cudaStreamDestroy"));

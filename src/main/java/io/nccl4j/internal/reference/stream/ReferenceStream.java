@@ -55,6 +55,8 @@ public final class ReferenceStream implements StreamDriver {
   // The trace of the worker's current task, or null.
   private TracedTasks taskTrace;
   private volatile Thread worker;
+  // Whether the wait of release timed out.
+  private volatile boolean late;
   private final Runnable begins = this::begins;
   private final BooleanSupplier hasMore = queue::hasMore;
 
@@ -461,6 +463,7 @@ public final class ReferenceStream implements StreamDriver {
       drain(context.longestTimeout());
     } catch (NcclTimeoutException timeout) {
       // The thread ends once the pending work does.
+      late = true;
       context.markStranded();
       throw timeout;
     }
@@ -468,6 +471,11 @@ public final class ReferenceStream implements StreamDriver {
     if (failed != null) {
       log().warn("{} was closed with an unreported failure", this, failed);
     }
+  }
+
+  @Override
+  public boolean stuck() {
+    return late && !idle();
   }
 
   /** Creates the logger on first use, since most programs never need it. */
