@@ -95,6 +95,7 @@ final class ChildCommunicators implements ChildMaker {
   }
 
   UniqueId newGrowId() {
+    ThreadScope.checkNotCapturing("newGrowId");
     parent.checkConnected();
     return parent.growId().create(parent.driver()::newGrowId);
   }

@@ -466,6 +466,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
     for (Stream stream : streams()) {
       if (stream.alive()) {
+        stream.checkNotCaptured(function);
         // Failures of other communicators are not reported here.
         stream.drain(timeout());
       }

@@ -190,11 +190,28 @@ final class StreamFence {
 
   /** Returns whether a collective is pending on this stream or on a stream that it waits for. */
   boolean awaitsCollective() {
-    List<StreamFence> followed;
+    return awaitsCollective(Long.MAX_VALUE);
+  }
+
+  /**
+   * Looks at the work up to a fence value. Follows the waits of that work, and the recordings that
+   * they wait for precede them; so this ends, even if streams wait for each other in turn.
+   */
+  private boolean awaitsCollective(long value) {
+    long collective;
+    Map<StreamFence, Long> followed = new HashMap<>();
     synchronized (this) {
-      followed = List.copyOf(dependencies.keySet());
+      collective = Math.min(lastCollective, value);
+      dependencies.forEach(
+          (source, at) -> {
+            if (at.value() <= value) {
+              followed.put(source, at.recordedValue());
+            }
+          });
     }
-    return !passedCollectives() || followed.stream().anyMatch(p -> !p.passedCollectives());
+    return !hasPassed(collective)
+        || followed.entrySet().stream()
+            .anyMatch(source -> source.getKey().awaitsCollective(source.getValue()));
   }
 
   /** Runs an action once a fence value has been passed; at once if it already has. */

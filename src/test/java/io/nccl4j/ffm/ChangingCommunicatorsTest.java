@@ -14,6 +14,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
@@ -248,6 +249,27 @@ class ChangingCommunicatorsTest {
     }
     each(ranks, Communicator::close);
     assertEquals(2, StandIn.calls("ncclCommResume"), "closing resumes first");
+  }
+
+  @Test
+  void suspendDuringCaptureIsRefusedAndCaptureContinues() {
+    try (Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0);
+        Stream stream = comm.newStream();
+        Buffer value = comm.newBuffer(DataType.INT32, 1)) {
+      Runnable body =
+          () -> {
+            comm.allReduce(value, value, ReduceOp.SUM, stream);
+            IllegalStateException refused =
+                assertThrows(IllegalStateException.class, NcclCommunicator.of(comm)::suspend);
+            assertTrue(
+                refused.getMessage().startsWith("ncclCommSuspend is not possible on a stream"),
+                refused::toString);
+          };
+      try (Graph graph = Graph.capture(stream, body)) {
+        graph.launch(stream);
+        stream.synchronize();
+      }
+    }
   }
 
   @Test

@@ -196,6 +196,7 @@ abstract class GraphsContract {
                   refusedInCapture("allocating", () -> rank.comm().newBuffer(DataType.INT8, 1));
                   refusedInCapture("making a stream", rank.comm()::newStream);
                   refusedInCapture("making an event", rank.comm()::newEvent);
+                  refusedInCapture("newGrowId", rank.comm()::newGrowId);
                   refusedInCapture("closing a communicator", rank.comm()::close);
                   refusedInCapture("closing a buffer", value::close);
                   rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());

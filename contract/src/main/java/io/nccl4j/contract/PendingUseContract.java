@@ -143,6 +143,26 @@ abstract class PendingUseContract {
   }
 
   @Test
+  void bufferBehindTwoWaitsForCollectiveIsInUse() {
+    try (StuckCollective stuck = StuckCollective.start(underTest())) {
+      Rank rank = stuck.rank();
+      Buffer value = rank.comm().newBuffer(DataType.INT32, 4);
+      try (Stream between = rank.comm().newStream();
+          Stream last = rank.comm().newStream();
+          Event stuckEvent = rank.comm().newEvent();
+          Event passedOn = rank.comm().newEvent()) {
+        stuck.stream().record(stuckEvent);
+        between.waitFor(stuckEvent);
+        between.record(passedOn);
+        last.waitFor(passedOn);
+        value.fill((byte) 1, last);
+        assertCloseThrows(value::close, last);
+        stuck.ranks().abort();
+      }
+    }
+  }
+
+  @Test
   void completionStageMayCloseBuffer() throws Exception {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
