@@ -170,6 +170,10 @@ final class NcclGroup {
         throw new IllegalArgumentException(
             "the group has a call that NCCL cannot estimate; it can only estimate " + ESTIMABLE);
       }
+      if (!(one.communicatorDriver() instanceof NcclCommunicatorDriver)) {
+        throw new IllegalArgumentException(
+            "the group has a call of another backend; NCCL can only estimate its own");
+      }
       if (!communicator(one).handle().blocking()) {
         throw new IllegalArgumentException(
             "NCCL would launch the group instead of estimating it, because it is of non-blocking "
