@@ -61,15 +61,15 @@ final class NativeChildren {
    */
   CompletionStage<Communicator> oneAtATime(
       Supplier<Communicator> make, Function<Communicator, CompletionStage<Communicator>> connect) {
-    Communicator child = make.get();
     if (!connecting.compareAndSet(false, true)) {
       throw new IllegalStateException(
           parent + " is in use until the stage of an earlier child has completed");
     }
     boolean begun = false;
     try {
+      // Not before, since it counts: a refused call must leave the same count on each rank.
       CompletionStage<Communicator> connected =
-          connect.apply(child).whenComplete((made, failure) -> connecting.set(false));
+          connect.apply(make.get()).whenComplete((made, failure) -> connecting.set(false));
       begun = true;
       return connected;
     } finally {
