@@ -31,7 +31,7 @@ import picocli.CommandLine.Parameters;
 @Command(
     name = "gpu-evidence",
     sortOptions = false,
-    usageHelpWidth = 100,
+    usageHelpWidth = 110,
     customSynopsis = "scripts/gpu-evidence [--quick] [--steps NAME,...] OUT",
     header = "Tests and measures nccl4j on the GPUs of this machine.",
     description = {
