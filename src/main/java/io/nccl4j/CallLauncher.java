@@ -27,7 +27,7 @@ final class CallLauncher {
     }
     Group group = Group.current();
     if (group != null) {
-      group.add(operation, communicator, send, recv, count, op, peer, stream);
+      group.add(new CheckedOperation(operation, communicator, send, recv, count, op, peer, stream));
       return;
     }
     communicator.use(stream);

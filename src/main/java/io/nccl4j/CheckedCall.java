@@ -53,13 +53,7 @@ sealed interface CheckedCall extends EnqueuedCall
 
   /** Returns whether there is at least one call and all calls use one backend. */
   static boolean ofOneBackend(List<CheckedCall> calls) {
-    // By index, to avoid allocating an iterator.
-    for (int i = 0; i < calls.size(); i++) {
-      if (calls.get(i).communicator().backend() != calls.getFirst().communicator().backend()) {
-        return false;
-      }
-    }
-    return !calls.isEmpty();
+    return calls.stream().map(call -> call.communicator().backend()).distinct().count() == 1;
   }
 
   /** Returns whether a failure implies that nothing was launched. */

@@ -151,26 +151,6 @@ final class CheckedOperation implements CheckedCall, EnqueuedOperation {
     return send.overlaps(send.byteSize(), recv, recv.byteSize());
   }
 
-  /** Returns whether the call has these arguments. */
-  boolean is(
-      Operation what,
-      CommunicatorCore caller,
-      Buffer from,
-      Buffer to,
-      long elements,
-      ReduceOp operator,
-      int other,
-      Stream on) {
-    return operation == what
-        && communicator == caller
-        && send == from
-        && recv == to
-        && count == elements
-        && op == operator
-        && peer == other
-        && stream == on;
-  }
-
   /** Counts the call in its communicator and returns its sequence number. */
   long takeNumber() {
     return communicator.numbers().count(operation, peer);

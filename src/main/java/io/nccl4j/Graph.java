@@ -266,7 +266,7 @@ public final class Graph implements AutoCloseable {
     if (driver == null) {
       // Enqueuing the operations again also counts and records them.
       for (List<CheckedCall> together : launches) {
-        Group.launchAndCount(together.stream().map(call -> call.on(stream)).toList(), null, false);
+        Group.launchAndCount(together.stream().map(call -> call.on(stream)).toList(), false);
       }
       return;
     }

@@ -1,14 +1,13 @@
 package io.nccl4j;
 
 import io.nccl4j.spi.BackendDriver;
-import java.util.AbstractList;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.RandomAccess;
+import java.util.Set;
 import org.jspecify.annotations.NullMarked;
 import org.jspecify.annotations.Nullable;
 
@@ -53,48 +52,16 @@ import org.jspecify.annotations.Nullable;
  */
 @NullMarked
 public final class Group {
-  private static final int MAX_SLOTS = 4096;
   private static final ThreadLocal<Group> OF_THREAD = new ThreadLocal<>();
 
   /** A communicator and a stream that orders its calls. */
   private record StreamUse(CommunicatorCore communicator, Stream stream) {}
 
-  /** A view of the calls. */
-  private final class Calls extends AbstractList<CheckedCall>
-      implements RandomAccess, ThreadScope.KeptCalls {
-    @Override
-    public CheckedCall get(int index) {
-      return slots[Objects.checkIndex(index, count)];
-    }
-
-    @Override
-    public int size() {
-      return count;
-    }
-
-    @Override
-    public boolean anyOf(Stream stream) {
-      return depth > 0 && stream().anyMatch(kept -> kept.stream() == stream);
-    }
-  }
-
-  // A thread reuses one group. The slots keep the calls of the previous use: if the same call is
-  // made again, as is usual, nothing is allocated or written.
-  private final Calls calls = new Calls();
+  private final List<CheckedCall> calls = new ArrayList<>();
+  private final Set<StreamUse> uses = new LinkedHashSet<>();
   private final GroupMemory memory = new GroupMemory();
-  private CheckedCall[] slots = new CheckedCall[16];
-  private int count;
   private int depth;
   private boolean launching;
-
-  // The communicator and the stream of the first call; often the only ones.
-  @SuppressWarnings("NullAway.Init")
-  private CommunicatorCore firstCommunicator;
-
-  @SuppressWarnings("NullAway.Init")
-  private Stream firstStream;
-
-  private final List<StreamUse> otherUses = new ArrayList<>();
 
   private final List<CommunicatorCore> unconnected = new ArrayList<>();
   // For each unconnected communicator its parent, or null.
@@ -141,11 +108,11 @@ public final class Group {
   }
 
   private void runBody(Runnable body) {
-    int callsBefore = count;
+    int callsBefore = calls.size();
     int unconnectedBefore = unconnected.size();
     boolean returned = false;
     if (depth == 0) {
-      ThreadScope.beginGroup(calls);
+      ThreadScope.beginGroup(stream -> uses.stream().anyMatch(use -> use.stream() == stream));
     }
     depth++;
     try {
@@ -173,55 +140,16 @@ public final class Group {
     return group == null || group.depth == 0 ? null : group;
   }
 
-  /** Adds a checked operation. */
-  void add(
-      Operation operation,
-      CommunicatorCore communicator,
-      @Nullable Buffer send,
-      @Nullable Buffer recv,
-      long elements,
-      ReduceOp op,
-      int peer,
-      Stream stream) {
-    if (count < slots.length
-        && slots[count] instanceof CheckedOperation known
-        && known.is(operation, communicator, send, recv, elements, op, peer, stream)) {
-      add(known);
-    } else {
-      add(new CheckedOperation(operation, communicator, send, recv, elements, op, peer, stream));
-    }
-  }
-
   void add(CheckedCall call) {
     if (!unconnected.isEmpty()) {
       throw mixed();
     }
-    if (call.stream() != firstStream || call.communicator() != firstCommunicator) {
-      addUse(call);
-    }
-    if (count == slots.length) {
-      slots = Arrays.copyOf(slots, 2 * count);
-    }
-    if (slots[count] != call) {
-      slots[count] = call;
-    }
-    count++;
-  }
-
-  private void addUse(CheckedCall call) {
-    if (count == 0) {
-      firstCommunicator = call.communicator();
-      firstStream = call.stream();
-      return;
-    }
-    StreamUse use = new StreamUse(call.communicator(), call.stream());
-    if (!otherUses.contains(use)) {
-      otherUses.add(use);
-    }
+    calls.add(call);
+    uses.add(new StreamUse(call.communicator(), call.stream()));
   }
 
   void add(CommunicatorCore communicator, @Nullable CommunicatorCore parent) {
-    if (count > 0) {
+    if (!calls.isEmpty()) {
       throw mixed();
     }
     if (parent != null && parents.contains(parent)) {
@@ -252,13 +180,9 @@ public final class Group {
   }
 
   private void forget(int keptCalls, int keptUnconnected) {
-    if (count > keptCalls) {
-      count = keptCalls;
-      otherUses.clear();
-      calls.stream()
-          .filter(kept -> kept.stream() != firstStream || kept.communicator() != firstCommunicator)
-          .forEach(this::addUse);
-    }
+    calls.subList(keptCalls, calls.size()).clear();
+    uses.clear();
+    calls.forEach(call -> uses.add(new StreamUse(call.communicator(), call.stream())));
     List<CommunicatorCore> dropped = unconnected.subList(keptUnconnected, unconnected.size());
     dropped.forEach(CommunicatorCore::abort);
     dropped.clear();
@@ -266,13 +190,10 @@ public final class Group {
   }
 
   private void clear() {
-    count = 0;
-    otherUses.clear();
+    calls.clear();
+    uses.clear();
     unconnected.clear();
     parents.clear();
-    if (slots.length > MAX_SLOTS) {
-      slots = Arrays.copyOf(slots, MAX_SLOTS);
-    }
   }
 
   /**
@@ -292,7 +213,7 @@ public final class Group {
     try {
       group.runBody(body);
       if (!group.unconnected.isEmpty()) {
-        group.forget(group.count, 0);
+        group.forget(group.calls.size(), 0);
         throw mixed();
       }
       for (CheckedCall call : group.calls) {
@@ -319,7 +240,7 @@ public final class Group {
       if (!unconnected.isEmpty()) {
         checkParents();
         CommunicatorCore.connectTogether(List.copyOf(unconnected));
-      } else if (count > 0) {
+      } else if (!calls.isEmpty()) {
         launchCalls();
       }
     } finally {
@@ -328,22 +249,17 @@ public final class Group {
   }
 
   private void launchCalls() {
-    for (int i = 0; i < count; i++) {
-      checkStillOpen(slots[i]);
-    }
-    if (!otherUses.isEmpty()) {
-      checkStreamsNotShared();
-    }
+    calls.forEach(Group::checkStillOpen);
+    checkStreamsNotShared();
     checkMemory();
-    boolean captured = prepare(firstCommunicator, firstStream);
-    // By index, to avoid allocating an iterator.
-    for (int i = 0; i < otherUses.size(); i++) {
-      captured |= prepare(otherUses.get(i).communicator(), otherUses.get(i).stream());
+    boolean captured = false;
+    for (StreamUse use : uses) {
+      captured |= prepare(use);
     }
     if (captured) {
       launchCaptured();
     } else {
-      launchAndCount(calls, otherUses.isEmpty() ? firstCommunicator : null, true);
+      launchAndCount(calls, true);
     }
   }
 
@@ -353,8 +269,7 @@ public final class Group {
    */
   private void checkStreamsNotShared() {
     List<StreamUse> earlier = new ArrayList<>();
-    earlier.add(new StreamUse(firstCommunicator, firstStream));
-    for (StreamUse use : otherUses) {
+    for (StreamUse use : uses) {
       for (StreamUse other : earlier) {
         if (use.stream == other.stream
             && use.communicator != other.communicator
@@ -377,7 +292,7 @@ public final class Group {
 
   /** Throws if two calls share memory that one of them writes. */
   private void checkMemory() {
-    if (count > 1) {
+    if (calls.size() > 1) {
       memory.check(calls);
     }
   }
@@ -385,8 +300,9 @@ public final class Group {
   /**
    * Records the communicator as a user of the stream; returns whether the stream is being captured.
    */
-  private static boolean prepare(CommunicatorCore communicator, Stream stream) {
-    communicator.use(stream);
+  private static boolean prepare(StreamUse use) {
+    Stream stream = use.stream();
+    use.communicator().use(stream);
     if (stream.captured()) {
       stream.checkCapturedHere();
     }
@@ -405,7 +321,7 @@ public final class Group {
         launched.add(call);
       }
     }
-    launchAndCount(launched, null, true);
+    launchAndCount(launched, true);
     captured.forEach(Capture::keep);
   }
 
@@ -413,18 +329,16 @@ public final class Group {
    * Launches checked calls, together for each backend. Counts them unless all of them were
    * rejected.
    *
-   * @param only the communicator of all calls, or null if there may be several
    * @param tracked whether the streams track the operands until the calls have completed
    */
-  static void launchAndCount(
-      List<CheckedCall> calls, @Nullable CommunicatorCore only, boolean tracked) {
+  static void launchAndCount(List<CheckedCall> calls, boolean tracked) {
     boolean rejected = false;
     boolean traced = FlightRecorderEvents.on();
     try {
       if (traced) {
-        LaunchTrace.record(calls, () -> launchTogether(calls, only));
+        LaunchTrace.record(calls, () -> launchTogether(calls));
       } else {
-        launchTogether(calls, only);
+        launchTogether(calls);
       }
     } catch (Throwable failure) {
       rejected = CheckedCall.nothingLaunched(failure) && CheckedCall.ofOneBackend(calls);
@@ -466,17 +380,15 @@ public final class Group {
 
   /** Counts calls that run now; captured calls are counted when their graph is launched. */
   private static void count(List<CheckedCall> calls) {
-    // By index, to avoid allocating an iterator.
-    for (int i = 0; i < calls.size(); i++) {
-      if (calls.get(i) instanceof CheckedOperation one && !one.stream().captured()) {
+    for (CheckedCall call : calls) {
+      if (call instanceof CheckedOperation one && !one.stream().captured()) {
         one.takeNumber();
       }
     }
   }
 
   private static void trackOperands(List<CheckedCall> calls) {
-    for (int i = 0; i < calls.size(); i++) {
-      CheckedCall call = calls.get(i);
+    for (CheckedCall call : calls) {
       if (!call.stream().captured()) {
         call.trackOperands();
       }
@@ -484,19 +396,11 @@ public final class Group {
   }
 
   /** Launches as {@link #launchAndCount} does, without counting. */
-  private static void launchTogether(List<CheckedCall> calls, @Nullable CommunicatorCore only) {
-    if (only != null) {
-      only.backend().launchGroup(calls, only.driver());
-      return;
-    }
-    if (CheckedCall.ofOneBackend(calls)) {
-      calls.getFirst().communicator().backend().launchGroup(calls, null);
-      return;
-    }
+  private static void launchTogether(List<CheckedCall> calls) {
     Map<BackendDriver, List<CheckedCall>> perBackend = new LinkedHashMap<>();
     for (CheckedCall call : calls) {
       perBackend.computeIfAbsent(call.communicator().backend(), b -> new ArrayList<>()).add(call);
     }
-    perBackend.forEach((backend, together) -> backend.launchGroup(together, null));
+    perBackend.forEach(BackendDriver::launchGroup);
   }
 }

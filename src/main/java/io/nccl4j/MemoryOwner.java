@@ -32,8 +32,7 @@ final class MemoryOwner {
     }
   }
 
-  // Cleared once it has run: it may keep large objects reachable, and a thread's last group may
-  // keep the buffer.
+  // Cleared once it has run: it may keep large objects reachable.
   private Runnable release;
   // Must be closed before the memory can be freed. Guarded by this.
   private final List<Buffer.Retention> retentions = new ArrayList<>();

@@ -128,11 +128,7 @@ final class NcclBackendDriver implements BackendDriver {
   }
 
   @Override
-  public void launchGroup(List<? extends EnqueuedCall> calls, CommunicatorDriver only) {
-    if (only == null) {
-      NcclGroup.launch(calls);
-    } else {
-      NcclGroup.launch(calls, ((NcclCommunicatorDriver) only).communicator());
-    }
+  public void launchGroup(List<? extends EnqueuedCall> calls) {
+    NcclGroup.launch(calls);
   }
 }

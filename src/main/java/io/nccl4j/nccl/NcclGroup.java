@@ -94,21 +94,6 @@ final class NcclGroup {
     return failure;
   }
 
-  /** Launches calls of one communicator as one group. */
-  static void launch(List<? extends EnqueuedCall> calls, NativeCommunicator communicator) {
-    CommunicatorHandle handle = communicator.handle();
-    handle.enter("ncclGroupEnd"); // The call that takes the time.
-    try {
-      IntSupplier end = handle.blocking() ? GROUP_END : () -> handle.guarded(GROUP_END);
-      int result = callTogether(calls, end);
-      if (result != 0) {
-        communicator.settle(result, "ncclGroupEnd");
-      }
-    } finally {
-      handle.leave();
-    }
-  }
-
   /**
    * Ends the group while no thread can query the state of its communicators. NCCL records the
    * background work in each of them without a lock, and a query consumes that record.
@@ -189,14 +174,11 @@ final class NcclGroup {
 
   /** Enters each communicator of the calls once, and adds it to the set for the caller to leave. */
   private static void enter(List<? extends EnqueuedCall> calls, Set<NativeCommunicator> entered) {
-    NativeCommunicator last = null;
     for (EnqueuedCall call : calls) {
-      // Usually the communicator of the previous call.
-      if (communicator(call) != last && !entered.contains(communicator(call))) {
-        communicator(call).handle().enter("ncclGroupEnd");
+      if (!entered.contains(communicator(call))) {
+        communicator(call).handle().enter("ncclGroupEnd"); // The call that takes the time.
         entered.add(communicator(call));
       }
-      last = communicator(call);
     }
   }
 
@@ -204,10 +186,7 @@ final class NcclGroup {
     NcclResults.check(nccl_h.ncclGroupStart(), "ncclGroupStart");
     boolean complete = false;
     try {
-      // By index, to allocate no iterator.
-      for (int i = 0; i < calls.size(); i++) {
-        enqueue(calls.get(i));
-      }
+      calls.forEach(NcclGroup::enqueue);
       complete = true;
     } finally {
       if (!complete) {

@@ -58,7 +58,6 @@ public interface BackendDriver {
    *
    * @param calls the calls, in the order in which they were made; at least one. The caller may
    *     reuse the list after this method returns
-   * @param only the communicator of all calls, or null if there may be several
    */
-  void launchGroup(List<? extends EnqueuedCall> calls, CommunicatorDriver only);
+  void launchGroup(List<? extends EnqueuedCall> calls);
 }

@@ -8,7 +8,6 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
-import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.fixtures.libraries.OnStandIn;
@@ -52,12 +51,6 @@ class EnqueueAllocationTest {
   @Test
   void singleCallsAllocateNothing() {
     assertAllocatesNothing(this::callEach);
-  }
-
-  @Test
-  void groupOfTheSameCallsAllocatesNothing() {
-    Runnable body = this::callEach;
-    assertAllocatesNothing(() -> Group.run(body));
   }
 
   private void callEach() {

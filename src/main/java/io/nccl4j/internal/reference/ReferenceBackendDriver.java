@@ -151,7 +151,7 @@ public final class ReferenceBackendDriver implements BackendDriver {
   }
 
   @Override
-  public void launchGroup(List<? extends EnqueuedCall> calls, CommunicatorDriver only) {
+  public void launchGroup(List<? extends EnqueuedCall> calls) {
     GroupLaunch.of(calls).launch();
   }
 }
