@@ -37,8 +37,6 @@ final class NcclGroup {
           Operation.ALL_GATHER,
           Operation.REDUCE_SCATTER);
 
-  private static final IntSupplier GROUP_END = nccl_h::ncclGroupEnd;
-
   private NcclGroup() {}
 
   /**
@@ -53,7 +51,8 @@ final class NcclGroup {
     try {
       enter(calls, communicators);
       boolean blocking = communicator(calls.getFirst()).handle().blocking();
-      IntSupplier end = blocking ? GROUP_END : () -> endGuarded(communicators.iterator());
+      IntSupplier end =
+          blocking ? nccl_h::ncclGroupEnd : () -> endGuarded(communicators.iterator());
       int result = callTogether(calls, end);
       ended = blocking && result != nccl_h.ncclSuccess() ? ended(communicators) : null;
       if (ended == null) {
@@ -157,7 +156,9 @@ final class NcclGroup {
       }
       if (!(one.communicatorDriver() instanceof NcclCommunicatorDriver)) {
         throw new IllegalArgumentException(
-            "the group has a call of another backend; NCCL can only estimate its own");
+            "the group has a call of another backend, "
+                + one.communicatorDriver()
+                + "; NCCL can only estimate its own");
       }
       if (!communicator(one).handle().blocking()) {
         throw new IllegalArgumentException(
@@ -215,9 +216,15 @@ final class NcclGroup {
 
   /** Waits for all communicators, then throws the first failure. */
   private static void settle(Set<NativeCommunicator> communicators, int result) {
-    if (result != nccl_h.ncclInProgress()) {
-      NcclResults.check(result, "ncclGroupEnd");
+    if (result == nccl_h.ncclSuccess()) {
       return;
+    }
+    if (result != nccl_h.ncclInProgress()) {
+      NativeCommunicator ended = ended(communicators);
+      if (ended != null) {
+        throw ended.endedDuring("ncclGroupEnd");
+      }
+      NcclResults.check(result, "ncclGroupEnd");
     }
     CloseAll.all(
         communicators.stream()

@@ -56,8 +56,7 @@ public interface BackendDriver {
    * Launches the calls of one group, of communicators of this backend. If it throws, none of the
    * calls is guaranteed to have been launched.
    *
-   * @param calls the calls, in the order in which they were made; at least one. The caller may
-   *     reuse the list after this method returns
+   * @param calls the calls, in the order in which they were made; at least one
    */
   void launchGroup(List<? extends EnqueuedCall> calls);
 }
