@@ -3,6 +3,7 @@ package io.nccl4j;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.spi.EventDriver;
 import java.time.Duration;
+import java.util.Map;
 import java.util.Objects;
 import org.jspecify.annotations.NullMarked;
 import org.jspecify.annotations.Nullable;
@@ -26,8 +27,13 @@ import org.jspecify.annotations.Nullable;
  */
 @NullMarked
 public final class Event implements AutoCloseable {
-  /** The fence value of a stream when it recorded an event. */
-  record Recording(StreamFence fence, long value) {}
+  /**
+   * The fence value of a stream when it recorded an event.
+   *
+   * @param collectives the fence value of the last collective of each stream that the recording
+   *     waits for
+   */
+  record Recording(StreamFence fence, long value, Map<StreamFence, Long> collectives) {}
 
   private final DeviceType deviceType;
   private final int device;

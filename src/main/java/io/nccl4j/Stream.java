@@ -218,7 +218,7 @@ public final class Stream implements AutoCloseable {
       long enqueued = fence.enqueued();
       event.setRecord(null);
       driver.record(event.driver());
-      event.setRecord(new Event.Recording(fence, enqueued));
+      event.setRecord(new Event.Recording(fence, enqueued, fence.collectives()));
     }
   }
 
@@ -437,8 +437,9 @@ public final class Stream implements AutoCloseable {
    * seconds if there is none). If a collective is pending, {@code close()} throws {@code
    * IllegalStateException}; the stream is still closed, and is released when its communicators are
    * closed or aborted. Idempotent. A stream that wraps a foreign stream waits for collectives too,
-   * and does not destroy the foreign stream. If the work does not end within these times, its
-   * memory stays allocated. C: {@code cudaStreamDestroy}.
+   * and does not destroy the foreign stream. If the work does not end within these times, or within
+   * 5 seconds after a communicator has failed, its memory stays allocated. C: {@code
+   * cudaStreamDestroy}.
    *
    * @throws IllegalStateException if a collective is pending; or if the stream is being captured,
    *     and then it stays open

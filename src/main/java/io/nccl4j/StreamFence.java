@@ -43,6 +43,8 @@ final class StreamFence {
   private long lastCollective;
   private volatile long passed;
   private final Map<StreamFence, Dependency> dependencies = new HashMap<>();
+  // The fence value of the last collective of each stream that this stream waits for.
+  private final Map<StreamFence, Long> awaited = new HashMap<>();
   private final List<DeferredAction> deferred = new ArrayList<>();
 
   StreamFence(Stream stream) {
@@ -122,6 +124,7 @@ final class StreamFence {
     if (recording != null && recording.fence() != this) {
       synchronized (this) {
         dependencies.put(recording.fence(), new Dependency(fenceValue(), recording.value()));
+        recording.collectives().forEach((other, value) -> awaited.merge(other, value, Math::max));
       }
     }
   }
@@ -136,6 +139,7 @@ final class StreamFence {
       passed = Math.max(passed, value);
       if (passed >= lastValue) {
         keptStream = null;
+        awaited.clear();
       }
       dependencies.forEach(
           (source, at) -> {
@@ -188,30 +192,23 @@ final class StreamFence {
     return hasPassed(lastCollective);
   }
 
-  /** Returns whether a collective is pending on this stream or on a stream that it waits for. */
-  boolean awaitsCollective() {
-    return awaitsCollective(Long.MAX_VALUE);
+  /**
+   * Returns the fence value of the last collective of this stream and of each stream that it waits
+   * for, directly or through others, without those that are known to be done.
+   */
+  synchronized Map<StreamFence, Long> collectives() {
+    awaited.entrySet().removeIf(each -> each.getValue() <= each.getKey().passed);
+    Map<StreamFence, Long> all = new HashMap<>(awaited);
+    if (lastCollective > passed) {
+      all.put(this, lastCollective);
+    }
+    return all;
   }
 
-  /**
-   * Looks at the work up to a fence value. Follows the waits of that work, and the recordings that
-   * they wait for precede them; so this ends, even if streams wait for each other in turn.
-   */
-  private boolean awaitsCollective(long value) {
-    long collective;
-    Map<StreamFence, Long> followed = new HashMap<>();
-    synchronized (this) {
-      collective = Math.min(lastCollective, value);
-      dependencies.forEach(
-          (source, at) -> {
-            if (at.value() <= value) {
-              followed.put(source, at.recordedValue());
-            }
-          });
-    }
-    return !hasPassed(collective)
-        || followed.entrySet().stream()
-            .anyMatch(source -> source.getKey().awaitsCollective(source.getValue()));
+  /** Returns whether a collective is pending on this stream or on a stream that it waits for. */
+  boolean awaitsCollective() {
+    return collectives().entrySet().stream()
+        .anyMatch(each -> !each.getKey().hasPassed(each.getValue()));
   }
 
   /** Runs an action once a fence value has been passed; at once if it already has. */

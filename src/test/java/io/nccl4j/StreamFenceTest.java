@@ -78,6 +78,46 @@ class StreamFenceTest {
   }
 
   @Test
+  void collectiveAfterEventIsNotAwaited() {
+    try (Stream between = backend.newStream(0);
+        Stream last = backend.newStream(0);
+        Event complete = backend.newEvent(0);
+        Event blocked = backend.newEvent(0)) {
+      between.record(complete);
+      last.waitFor(complete);
+      stream.record(blocked);
+      between.waitFor(blocked);
+      assertTrue(between.fence().awaitsCollective());
+      assertFalse(last.fence().awaitsCollective(), "the recording was before the wait");
+      between.record(complete);
+      last.waitFor(complete);
+      assertTrue(last.fence().awaitsCollective());
+      ranks.forEach(Communicator::abort);
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+      stream.synchronize();
+      assertFalse(last.fence().awaitsCollective());
+      assertThrows(NcclException.class, () -> last.synchronize());
+    }
+  }
+
+  @Test
+  void collectiveAfterEventOfItsStreamIsNotAwaited() {
+    Buffer value = backend.newBuffer(0, DataType.INT32, 1);
+    try (Stream first = backend.newStream(0);
+        Stream second = backend.newStream(0);
+        Event event = backend.newEvent(0)) {
+      first.record(event);
+      ranks.getFirst().allReduce(value, value, ReduceOp.SUM, first);
+      second.waitFor(event);
+      assertFalse(second.fence().awaitsCollective());
+      first.record(event);
+      second.waitFor(event);
+      assertTrue(second.fence().awaitsCollective());
+      ranks.forEach(Communicator::abort);
+    }
+  }
+
+  @Test
   void collectiveRecordedLateDoesNotHideLaterOne() {
     StreamFence fence = stream.fence();
     long early = fence.enqueued();
