@@ -15,16 +15,20 @@ import io.nccl4j.Event;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
+import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.fixtures.Creation;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.nccl.NcclCommunicator;
+import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
@@ -295,6 +299,42 @@ class AbortTest {
       ranks.forEach(Communicator::abort);
       assertThrows(CommunicatorAbortedException.class, waited::synchronize);
     }
+  }
+
+  @Test
+  void memoryOfWorkThatEndsAfterFailureIsFreed() {
+    List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, CONFIG);
+    Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
+    try (Stream waited = ranks.getFirst().newStream();
+        Event reduced = ranks.getFirst().newEvent();
+        Buffer value = ranks.getFirst().newBuffer(DataType.INT32, 1)) {
+      AtomicInteger freed = new AtomicInteger();
+      Buffer filled = view(value, freed);
+      Stream closing = comm.newStream();
+      comm.allReduce(value, value, ReduceOp.SUM, closing);
+      closing.synchronize();
+      ranks.getFirst().allReduce(value, value, ReduceOp.SUM, waited);
+      waited.record(reduced);
+      closing.waitFor(reduced);
+      filled.fill((byte) 1, closing);
+      assertThrows(
+          NcclRemoteException.class,
+          () -> NcclCommunicator.of(comm).callNative("failRank", AbortTest::failRank));
+      CompletableFuture<Void> end =
+          CompletableFuture.runAsync(
+              () -> ranks.forEach(Communicator::abort),
+              CompletableFuture.delayedExecutor(500, TimeUnit.MILLISECONDS));
+      closing.close();
+      end.join();
+      filled.close();
+      assertEquals(1, freed.get());
+    }
+    comm.abort();
+  }
+
+  private static int failRank(MemorySegment communicator) {
+    StandIn.failRank(communicator, 0, NcclResult.REMOTE_ERROR.code());
+    return nccl_h.ncclSuccess();
   }
 
   private static Buffer view(Buffer memory, AtomicInteger freed) {

@@ -48,6 +48,23 @@ final class StandIn {
                 error));
   }
 
+  /** Gives a rank of a communicator an asynchronous error; its peers then wait until they abort. */
+  static void failRank(MemorySegment communicator, int rank, int error) {
+    check(
+        "rank",
+        (int)
+            call(
+                "nccl4j_standin_rank_fails",
+                FunctionDescriptor.of(
+                    ValueLayout.JAVA_INT,
+                    ValueLayout.ADDRESS,
+                    ValueLayout.JAVA_INT,
+                    ValueLayout.JAVA_INT),
+                communicator,
+                rank,
+                error));
+  }
+
   /** Returns the number of calls of a function since the start or the last reset. */
   static long calls(String function) {
     return (long)

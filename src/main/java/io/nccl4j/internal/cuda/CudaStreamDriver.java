@@ -1,6 +1,5 @@
 package io.nccl4j.internal.cuda;
 
-import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CudaException;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
@@ -39,7 +38,7 @@ import org.apache.logging.log4j.Logger;
 public final class CudaStreamDriver implements StreamDriver {
   private static final Logger LOG = Loggers.of(CudaStreamDriver.class);
   private static final int ERROR_POLL_INTERVAL = 64;
-  private static final Duration ABORT_TIMEOUT = Duration.ofSeconds(5);
+  private static final Duration FAILURE_TIMEOUT = Duration.ofSeconds(5);
 
   private final MemorySegment handle;
   private final long address;
@@ -440,17 +439,22 @@ public final class CudaStreamDriver implements StreamDriver {
       BlockingCalls.uninterrupted(
           users.longestTimeout(), limit -> await(this::reached, limit, "cudaStreamQuery"));
       return null;
-    } catch (CommunicatorAbortedException aborted) {
-      return endsAfterAbort() ? null : aborted;
+    } catch (NcclTimeoutException late) {
+      return late;
+    } catch (NcclException failed) {
+      return endsAfterFailure() ? null : failed;
     } catch (RuntimeException cause) {
       return cause;
     }
   }
 
-  /** Returns whether the kernels of an aborted communicator end, which takes a moment. */
-  private boolean endsAfterAbort() {
+  /**
+   * Returns whether the work ends although a communicator was aborted or has failed. The kernels of
+   * an aborted one take a moment, and copies do not depend on either.
+   */
+  private boolean endsAfterFailure() {
     try {
-      drain(ABORT_TIMEOUT);
+      drain(FAILURE_TIMEOUT);
       return true;
     } catch (NcclTimeoutException stays) {
       return false;
