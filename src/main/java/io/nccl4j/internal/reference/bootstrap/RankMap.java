@@ -17,6 +17,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.CancellationException;
 import java.util.function.Supplier;
 
 /**
@@ -148,9 +149,20 @@ public final class RankMap {
       } catch (NcclException e) {
         failure = e;
         throw e;
+      } catch (CancellationException e) {
+        failure = cancelled(participant, e);
+        throw e;
       }
     }
     return type.cast(formed);
+  }
+
+  private static NcclException cancelled(Participant participant, CancellationException cause) {
+    return new NcclRemoteException(
+        participant.bootstrap().function(),
+        NcclResult.REMOTE_ERROR.code(),
+        "rank " + participant.rank() + " was " + cause.getMessage(),
+        "");
   }
 
   /** Returns the failure of the rank that called {@link #form} first, as another rank sees it. */
