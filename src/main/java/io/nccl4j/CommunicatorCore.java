@@ -466,7 +466,10 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
     for (Stream stream : streams()) {
       if (stream.alive()) {
-        stream.checkNotCaptured(function);
+        if (stream.capturesNatively()) {
+          // The wait would invalidate the capture.
+          stream.checkNotCaptured(function);
+        }
         // Failures of other communicators are not reported here.
         stream.drain(timeout());
       }
