@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.PrintStream;
 import java.io.PrintWriter;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.FileSystemException;
 import java.util.concurrent.Callable;
 import java.util.function.ToIntBiFunction;
 import picocli.CommandLine;
@@ -96,7 +97,9 @@ public final class Commands {
   }
 
   private static int explained(CommandLine line, Exception e) {
-    line.getErr().println(line.getCommandName() + ": " + e.getMessage());
+    // The message of a FileSystemException is the file alone, without what is wrong with it.
+    String text = e instanceof FileSystemException ? e.toString() : e.getMessage();
+    line.getErr().println(line.getCommandName() + ": " + text);
     return FAILED;
   }
 
