@@ -691,7 +691,7 @@ public final class Buffer implements AutoCloseable {
    * pending that uses the memory, or that such a copy waits for, {@code close()} throws {@code
    * IllegalStateException}; the buffer is still closed, and its memory is freed once nccl4j detects
    * that the stream has completed that collective, for example in {@link Stream#synchronize} or
-   * when the stream is closed. The memory also stays allocated, until an event shows that the work
+   * when the stream is closed. The memory also stays allocated, until nccl4j detects that the work
    * has completed, if a stream was closed before its work on the memory had ended. C: {@code
    * cudaFree}, {@code cudaFreeHost}.
    *
@@ -726,8 +726,9 @@ public final class Buffer implements AutoCloseable {
       owner.release();
       return;
     }
+    boolean stuck = use.fence().stuck();
     owner.releaseWhenUnused();
-    if (use.fence().stuck()) {
+    if (stuck) {
       throw new IllegalStateException(
           use.fence()
               + " was closed before its work on this buffer had ended; the memory stays allocated: "

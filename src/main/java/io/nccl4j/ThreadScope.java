@@ -1,20 +1,20 @@
 package io.nccl4j;
 
+import java.util.function.Predicate;
+
 /** The open group and the capture of the current thread, for the checks of streams and buffers. */
 final class ThreadScope {
-  /** The deferred calls of an open group. */
-  interface KeptCalls {
-    /** Returns whether any call uses this stream. */
-    boolean anyOf(Stream stream);
-  }
-
-  private static final ThreadLocal<KeptCalls> KEPT = new ThreadLocal<>();
+  private static final ThreadLocal<Predicate<Stream>> KEPT = new ThreadLocal<>();
   private static final ThreadLocal<Boolean> CAPTURING = ThreadLocal.withInitial(() -> false);
 
   private ThreadScope() {}
 
-  /** Records that this thread's outermost group begins. */
-  static void beginGroup(KeptCalls kept) {
+  /**
+   * Records that this thread's outermost group begins.
+   *
+   * @param kept returns whether the group has deferred calls of a stream
+   */
+  static void beginGroup(Predicate<Stream> kept) {
     KEPT.set(kept);
   }
 
@@ -29,8 +29,8 @@ final class ThreadScope {
    * before them.
    */
   static void checkNothingKeptFor(Stream stream, String call) {
-    KeptCalls kept = KEPT.get();
-    if (kept != null && kept.anyOf(stream)) {
+    Predicate<Stream> kept = KEPT.get();
+    if (kept != null && kept.test(stream)) {
       throw new IllegalStateException(
           call
               + " would run before the group's operations, which are launched when it ends; end the group first: "

@@ -22,10 +22,10 @@ final class Program {
       for (String next = lines.readLine(); next != null; next = lines.readLine()) {
         line.accept(next);
       }
+      return process.waitFor();
+    } finally {
+      watchdog.interrupt();
     }
-    int status = process.waitFor();
-    watchdog.interrupt();
-    return status;
   }
 
   private static void killAfter(Duration timeout, Process process) {

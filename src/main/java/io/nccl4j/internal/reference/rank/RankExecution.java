@@ -23,7 +23,8 @@ public final class RankExecution {
   // Has room for a single operation, which then allocates nothing.
   private final List<Call> collectives = new ArrayList<>(1);
   private final PointToPoint messages;
-  // Until then, another execution may be using the collective of this rank.
+  // Whether its turn has begun; before, another execution may be using the rank's collective. Stays
+  // set in the execution that single operations reuse, which is used only in their turns.
   private boolean hasTurn;
   private int next;
   private boolean inCollective;

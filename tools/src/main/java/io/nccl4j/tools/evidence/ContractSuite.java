@@ -113,7 +113,7 @@ final class ContractSuite {
     processes++;
     Path log = work.resolve(LOG);
     if (Files.exists(log)) {
-      // Byte by byte: programs may print anything, not only UTF-8.
+      // Copied without decoding: programs may print anything, not only UTF-8.
       Files.copy(log, System.out);
       Files.delete(log);
     }

@@ -151,7 +151,7 @@ final class StepRunner implements AutoCloseable {
 
   private synchronized Process start(ProcessBuilder builder) throws IOException {
     if (closed) {
-      throw new IllegalStateException("this process is exiting and cannot start others");
+      throw new IllegalStateException("the runner is closed and cannot start processes");
     }
     Process process = builder.start();
     alive.add(process);
