@@ -414,9 +414,10 @@ public final class HostedRank implements RankContext {
   @Override
   public boolean isAheadInCollective(int other) {
     RankState rankState = communicator.rankState(other);
-    return rankState.alone()
-        && rankState.entered() > self.entered()
-        && rankState.passed() < rankState.entered();
+    // Read in this order, since the rank may continue: once it has written 'alone' for a later
+    // collective, it has passed this one.
+    long number = rankState.entered();
+    return number > self.entered() && rankState.alone() && rankState.passed() < number;
   }
 
   /**

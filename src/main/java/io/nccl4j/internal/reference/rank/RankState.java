@@ -191,9 +191,10 @@ public final class RankState {
       readCall(in, slot, newer);
     }
     if (newer) {
+      // The rank itself writes them in this order too.
+      passed = nowPassed;
       alone = nowAlone;
       entered = nowEntered;
-      passed = nowPassed;
     }
     boolean changed = code > presence.ordinal();
     if (changed) {
