@@ -475,7 +475,14 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * Allocates device memory. Its contents are undefined. C: {@code cudaMalloc}.
+   * Allocates device memory. Its contents are undefined. C: {@code cudaMalloc}, {@code cudaFree}.
+   *
+   * <p>CUDA may wait for the device's kernels before it allocates or frees memory, and an NCCL
+   * kernel waits for its peers. Therefore, while two ranks of one communicator are open in this
+   * process, the device and pinned memory of closed buffers is kept: an allocation of exactly the
+   * same size reuses it, and the rest is freed once these ranks are closed, or if memory runs
+   * short. Other libraries must have finished with the memory before it is closed. Ranks that share
+   * a device must allocate before any of them communicates, or synchronize with each other first.
    *
    * @param device the index of the device, from 0
    * @param type the type of the elements
@@ -484,6 +491,7 @@ public final class Backend implements AutoCloseable {
    * @throws IllegalArgumentException if device or count is out of range
    * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws CudaException if there is not enough memory on the device
+   * @throws NcclTimeoutException if the device has been busy for 30 s
    * @throws OutOfMemoryError if there is not enough memory on the host, with the reference backend
    */
   public Buffer newBuffer(int device, DataType type, long count) {
@@ -499,7 +507,7 @@ public final class Backend implements AutoCloseable {
    * Allocates page-locked host memory, which allows fast copies to and from devices and is
    * accessible through {@link Buffer#segment}. On the reference backend this is ordinary host
    * memory. All devices of the backend can use it. Its contents are undefined. C: {@code
-   * cudaHostAlloc}.
+   * cudaHostAlloc}, {@code cudaFreeHost}.
    *
    * @param type the type of the elements
    * @param count the number of elements; 0 or more
@@ -507,6 +515,7 @@ public final class Backend implements AutoCloseable {
    * @throws IllegalArgumentException if the count is out of range
    * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws CudaException if there is not enough memory
+   * @throws NcclTimeoutException if a device has been busy for 30 s
    */
   public Buffer newPinnedBuffer(DataType type, long count) {
     checkMakes("allocating");
@@ -527,7 +536,7 @@ public final class Backend implements AutoCloseable {
     closed = true;
   }
 
-  private void checkMakes(String call) {
+  void checkMakes(String call) {
     checkOpen();
     ThreadScope.checkNotCapturing(call);
   }

@@ -46,6 +46,11 @@ final class ContractAccess extends Contract {
   }
 
   @Override
+  public void checkMakes(Backend backend, String call) {
+    backend.checkMakes(call);
+  }
+
+  @Override
   public void checkDevice(Backend backend, int device) {
     backend.checkDevice(device);
   }

@@ -12,7 +12,6 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.function.Supplier;
 import org.jspecify.annotations.NullMarked;
 
 /** The CUDA devices that are visible to this process, and the current device. Thread-safe. */
@@ -119,21 +118,5 @@ public final class CudaDevices {
    */
   public static void use(int device) {
     CurrentDevice.set(device);
-  }
-
-  /**
-   * Runs a call with a device as this thread's current device, and restores the previous one if
-   * this process uses it. Restoring an unused device would create a context there, which takes
-   * hundreds of megabytes of its memory in every process. C: {@code cudaSetDevice}.
-   *
-   * @param <T> the result type of the call
-   * @param device the device that the call needs
-   * @param call the code that depends on the current device
-   * @return the result of the call
-   * @throws CudaException if there is no such device
-   * @throws IllegalStateException on a virtual thread
-   */
-  public static <T> T on(int device, Supplier<T> call) {
-    return CurrentDevice.call(device, call);
   }
 }

@@ -1,7 +1,5 @@
 package io.nccl4j.cuda;
 
-import io.nccl4j.CudaException;
-import io.nccl4j.DeviceType;
 import io.nccl4j.Event;
 import io.nccl4j.internal.cuda.CudaEventDriver;
 import io.nccl4j.spi.Contract;
@@ -15,17 +13,6 @@ public final class CudaEvent {
 
   private CudaEvent(CudaEventDriver driver) {
     this.driver = driver;
-  }
-
-  /**
-   * Creates an event on a device. C: {@code cudaEventCreateWithFlags}.
-   *
-   * @param device the index of the device whose streams will record the event, from 0
-   * @return the event, for the caller to close
-   * @throws CudaException if the runtime fails
-   */
-  public static Event create(int device) {
-    return Contract.get().event(DeviceType.CUDA, device, CudaEventDriver.create(device));
   }
 
   /**

@@ -11,29 +11,13 @@ import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 import org.jspecify.annotations.NullMarked;
 
-/**
- * The CUDA-specific operations of a {@link Stream}. An instance is a view and owns nothing. The
- * static methods create streams and wrap those of other code.
- */
+/** The CUDA-specific operations of a {@link Stream}. An instance is a view and owns nothing. */
 @NullMarked
 public final class CudaStream {
   private final CudaStreamDriver driver;
 
   private CudaStream(CudaStreamDriver driver) {
     this.driver = driver;
-  }
-
-  /**
-   * Creates a stream that does not synchronize with the legacy default stream. C: {@code
-   * cudaStreamCreateWithFlags}.
-   *
-   * @param device the index of the device that runs its work, from 0
-   * @return the stream, for the caller to close
-   * @throws CudaException if the runtime fails
-   */
-  public static Stream create(int device) {
-    return Contract.get().stream(
-        DeviceType.CUDA, device, users -> CudaStreamDriver.create(device, users));
   }
 
   /**

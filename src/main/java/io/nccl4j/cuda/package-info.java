@@ -1,5 +1,5 @@
 /**
- * The part of the CUDA runtime that collectives need: devices, memory, streams, events and graphs,
+ * The part of the CUDA runtime that collectives need: devices, streams, events and graphs,
  * including streams of other libraries. Works with {@code libcudart} 12 and 13.
  *
  * <p>CUDA keeps the current device per thread. A call that depends on it sets the device and

@@ -9,11 +9,11 @@ import io.nccl4j.internal.cuda.CurrentDevice;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.EnqueuedOperation;
+import java.lang.foreign.MemorySegment;
 
 /**
  * Calls the NCCL function that enqueues one operation. Called by the thread inside the
- * communicator. Addresses are plain numbers, so that a call acquires no session and allocates
- * nothing.
+ * communicator. Pointers are segments of the global scope, so that a call acquires no session.
  */
 final class CollectiveCalls {
   // The first operator code that scales its operands.
@@ -27,7 +27,7 @@ final class CollectiveCalls {
 
   /** Makes one call of a group. */
   void enqueue(EnqueuedOperation call) {
-    long stream = ((CudaStreamDriver) call.streamDriver()).address();
+    MemorySegment stream = ((CudaStreamDriver) call.streamDriver()).pointer();
     int result =
         call(
             call.operation(),
@@ -50,7 +50,7 @@ final class CollectiveCalls {
       long count,
       int op,
       int peer,
-      long stream) {
+      MemorySegment stream) {
     return handle.direct()
         ? makeCall(operation, send, recv, count, op, peer, stream)
         : callSafely(operation, send, recv, count, op, peer, stream);
@@ -68,7 +68,7 @@ final class CollectiveCalls {
       long count,
       int op,
       int peer,
-      long stream) {
+      MemorySegment stream) {
     if (handle.context().size() == 1 && op >= FIRST_SCALING) {
       return CurrentDevice.call(
           handle.context().device(),
@@ -86,7 +86,7 @@ final class CollectiveCalls {
       long count,
       int op,
       int peer,
-      long stream) {
+      MemorySegment stream) {
     synchronized (handle) {
       return makeCall(operation, send, recv, count, op, peer, stream);
     }
@@ -100,10 +100,10 @@ final class CollectiveCalls {
       long count,
       int op,
       int peer,
-      long stream) {
+      MemorySegment stream) {
     if (operation == Operation.ALL_REDUCE) {
-      return CollectiveDowncalls.allReduce(
-          send.address(), recv.address(), count, send.typeCode(), op, handle.address(), stream);
+      return nccl_h.ncclAllReduce(
+          send.pointer(), recv.pointer(), count, send.type().code(), op, handle.pointer(), stream);
     }
     return callOther(operation, send, recv, count, op, peer, stream);
   }
@@ -115,25 +115,24 @@ final class CollectiveCalls {
       long count,
       int op,
       int peer,
-      long stream) {
+      MemorySegment stream) {
     // A buffer that the rank does not use may be null. NCCL gets the other one, as for an in-place
     // call.
-    long from = (send == null ? recv : send).address();
-    long to = (recv == null ? send : recv).address();
-    int type = (send == null ? recv : send).typeCode();
-    long comm = handle.address();
+    MemorySegment from = (send == null ? recv : send).pointer();
+    MemorySegment to = (recv == null ? send : recv).pointer();
+    int type = (send == null ? recv : send).type().code();
+    MemorySegment comm = handle.pointer();
     return switch (operation) {
       case ALL_REDUCE -> throw new AssertionError(operation);
       case BROADCAST ->
           send == recv
-              ? CollectiveDowncalls.bcast(to, count, type, peer, comm, stream)
-              : CollectiveDowncalls.broadcast(from, to, count, type, peer, comm, stream);
-      case REDUCE -> CollectiveDowncalls.reduce(from, to, count, type, op, peer, comm, stream);
-      case ALL_GATHER -> CollectiveDowncalls.allGather(from, to, count, type, comm, stream);
-      case REDUCE_SCATTER ->
-          CollectiveDowncalls.reduceScatter(from, to, count, type, op, comm, stream);
-      case SEND -> CollectiveDowncalls.send(from, count, type, peer, comm, stream);
-      case RECV -> CollectiveDowncalls.recv(to, count, type, peer, comm, stream);
+              ? nccl_h.ncclBcast(to, count, type, peer, comm, stream)
+              : nccl_h.ncclBroadcast(from, to, count, type, peer, comm, stream);
+      case REDUCE -> nccl_h.ncclReduce(from, to, count, type, op, peer, comm, stream);
+      case ALL_GATHER -> nccl_h.ncclAllGather(from, to, count, type, comm, stream);
+      case REDUCE_SCATTER -> nccl_h.ncclReduceScatter(from, to, count, type, op, comm, stream);
+      case SEND -> nccl_h.ncclSend(from, count, type, peer, comm, stream);
+      case RECV -> nccl_h.ncclRecv(to, count, type, peer, comm, stream);
       case ALL_TO_ALL, GATHER, SCATTER ->
           handle.library().has(FeatureVersions.EXCHANGES)
               ? exchange(operation, from, to, count, type, peer, comm, stream)
@@ -143,17 +142,17 @@ final class CollectiveCalls {
 
   private static int exchange(
       Operation operation,
-      long from,
-      long to,
+      MemorySegment from,
+      MemorySegment to,
       long count,
       int type,
       int root,
-      long comm,
-      long stream) {
+      MemorySegment comm,
+      MemorySegment stream) {
     return switch (operation) {
-      case ALL_TO_ALL -> CollectiveDowncalls.allToAll(from, to, count, type, comm, stream);
-      case GATHER -> CollectiveDowncalls.gather(from, to, count, type, root, comm, stream);
-      default -> CollectiveDowncalls.scatter(from, to, count, type, root, comm, stream);
+      case ALL_TO_ALL -> nccl_h.ncclAlltoAll(from, to, count, type, comm, stream);
+      case GATHER -> nccl_h.ncclGather(from, to, count, type, root, comm, stream);
+      default -> nccl_h.ncclScatter(from, to, count, type, root, comm, stream);
     };
   }
 
@@ -165,7 +164,7 @@ final class CollectiveCalls {
       long count,
       int type,
       int root,
-      long stream) {
+      MemorySegment stream) {
     CommunicatorContext context = handle.context();
     boolean sendsAll =
         operation == Operation.ALL_TO_ALL
@@ -173,26 +172,26 @@ final class CollectiveCalls {
     boolean receivesAll =
         operation == Operation.ALL_TO_ALL
             || (operation == Operation.GATHER && context.rank() == root);
-    long comm = handle.address();
+    MemorySegment comm = handle.pointer();
     int result = nccl_h.ncclGroupStart();
     if (result != 0) {
       return result;
     }
     for (int peer = 0; peer < context.size() && result == 0; peer++) {
       if (sendsAll || (operation == Operation.GATHER && peer == root)) {
-        long from = slice(send, sendsAll ? peer * count : 0);
-        result = CollectiveDowncalls.send(from, count, type, peer, comm, stream);
+        MemorySegment from = slice(send, sendsAll ? peer * count : 0);
+        result = nccl_h.ncclSend(from, count, type, peer, comm, stream);
       }
       if (result == 0 && (receivesAll || (operation == Operation.SCATTER && peer == root))) {
-        long to = slice(recv, receivesAll ? peer * count : 0);
-        result = CollectiveDowncalls.recv(to, count, type, peer, comm, stream);
+        MemorySegment to = slice(recv, receivesAll ? peer * count : 0);
+        result = nccl_h.ncclRecv(to, count, type, peer, comm, stream);
       }
     }
     int ended = nccl_h.ncclGroupEnd();
     return result == 0 ? ended : result;
   }
 
-  private static long slice(BufferMemory buffer, long offset) {
-    return buffer.address() + offset * buffer.type().bytes();
+  private static MemorySegment slice(BufferMemory buffer, long offset) {
+    return MemorySegment.ofAddress(buffer.address() + offset * buffer.type().bytes());
   }
 }

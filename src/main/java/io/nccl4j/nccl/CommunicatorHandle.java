@@ -59,7 +59,6 @@ final class CommunicatorHandle {
   private boolean blocking;
   private boolean direct;
   private MemorySegment pointer = MemorySegment.NULL;
-  private long address;
   private volatile boolean ended;
   private boolean taken;
   private boolean freeing;
@@ -278,18 +277,12 @@ final class CommunicatorHandle {
     synchronized (this) {
       blocking = createdBlocking;
       pointer = written();
-      address = pointer.address();
     }
   }
 
   /** Returns the pointer. Called by the thread inside. */
   MemorySegment pointer() {
     return pointer;
-  }
-
-  /** Returns the pointer as a number. Called by the thread inside. */
-  long address() {
-    return address;
   }
 
   boolean ended() {

@@ -90,7 +90,6 @@ public final class NcclBackend {
           "nccl.CommunicatorEnd",
           "nccl.CommunicatorHandle",
           "nccl.CtaPolicy",
-          "nccl.CollectiveDowncalls",
           "nccl.FeatureVersions",
           "nccl.GraphUsage",
           "nccl.CommInit",
@@ -178,12 +177,10 @@ public final class NcclBackend {
    */
   private static boolean linkable(Class<?> type) {
     Class<?> functions = type.getDeclaringClass();
-    String name = type.getSimpleName();
-    if (functions == CollectiveDowncalls.class) {
-      name = "nccl" + name;
-    } else if (functions != nccl_h.class && functions != cudart_h.class) {
+    if (functions != nccl_h.class && functions != cudart_h.class) {
       return true;
     }
+    String name = type.getSimpleName();
     return !CALLED_ELSEWHERE.matcher(name).matches()
         && SymbolLookup.loaderLookup().find(name).isPresent();
   }
@@ -263,12 +260,12 @@ public final class NcclBackend {
    * @return the buffer, which owns its memory, for the caller to close; its address is a multiple
    *     of 4096
    * @throws IllegalArgumentException if device or count is out of range
-   * @throws IllegalStateException if the backend is closed
+   * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws UnsupportedNcclVersionException if NCCL is older
    * @throws NcclException if there is not enough memory on the device
    */
   public Buffer newRegistrableBuffer(int device, DataType type, long count) {
-    Contract.get().checkOpen(backend);
+    Contract.get().checkMakes(backend, "allocating");
     Contract.get().checkDevice(backend, device);
     Objects.requireNonNull(type, "type").byteSize(count);
     driver.version().require("ncclMemAlloc");

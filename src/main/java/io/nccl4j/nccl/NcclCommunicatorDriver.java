@@ -234,7 +234,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
       throw handle.refusal(operation.function());
     }
     try {
-      long queue = ((CudaStreamDriver) stream).address();
+      MemorySegment queue = ((CudaStreamDriver) stream).pointer();
       int result = collectives.call(operation, send, recv, count, op, peer, queue);
       if (result != 0) {
         communicator.settle(result, operation.function());

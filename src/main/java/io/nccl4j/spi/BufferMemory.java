@@ -11,7 +11,6 @@ public final class BufferMemory {
   private final MemorySegment pointer;
   private final long address;
   private final DataType type;
-  private final int typeCode;
   private final long count;
   private final long byteSize;
 
@@ -27,7 +26,6 @@ public final class BufferMemory {
     this.pointer = pointer;
     this.address = pointer.address();
     this.type = type;
-    this.typeCode = type.code();
     this.count = count;
     this.byteSize = count * type.bytes();
   }
@@ -45,11 +43,6 @@ public final class BufferMemory {
   /** Returns the type of the elements. */
   public DataType type() {
     return type;
-  }
-
-  /** Returns the {@code ncclDataType_t} code of the elements: {@code type().code()}, cached. */
-  public int typeCode() {
-    return typeCode;
   }
 
   /** Returns the number of elements. */

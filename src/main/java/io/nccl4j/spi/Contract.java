@@ -65,6 +65,14 @@ public abstract class Contract {
   public abstract void checkOpen(Backend backend);
 
   /**
+   * Throws unless a backend can make an object now.
+   *
+   * @param call what is attempted, for the message
+   * @throws IllegalStateException if it is closed, or this thread is capturing a graph
+   */
+  public abstract void checkMakes(Backend backend, String call);
+
+  /**
    * Throws unless a backend has a device.
    *
    * @throws IllegalArgumentException if no device has this index

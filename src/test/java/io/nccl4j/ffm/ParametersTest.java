@@ -103,7 +103,6 @@ class ParametersTest {
     assertEquals("2.30.7", report.headers());
     assertEquals("2.30.7", report.nccl());
     assertEquals(Requirement.library("nccl").toRealPath(), report.ncclLibrary());
-    assertEquals(Optional.of("13.3"), report.ncclCuda());
     assertEquals("13.0", report.cudaRuntime());
     assertEquals(Requirement.library("cudart").toRealPath(), report.cudaRuntimeLibrary());
     assertEquals(io.nccl4j.Backend.libraryVersion(), report.nccl4j());

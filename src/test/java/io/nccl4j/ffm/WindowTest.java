@@ -89,6 +89,19 @@ class WindowTest {
   }
 
   @Test
+  void registrableMemoryIsRefusedInCapture() {
+    NcclBackend nccl = NcclBackend.of(pair.backend());
+    IllegalStateException refused =
+        assertThrows(
+            IllegalStateException.class,
+            () ->
+                Graph.capture(
+                    pair.stream(0), () -> nccl.newRegistrableBuffer(0, DataType.FLOAT32, 1)));
+    assertTrue(refused.getMessage().contains("Graph.capture"), refused.getMessage());
+    assertEquals(0, StandIn.calls("ncclMemAlloc"));
+  }
+
+  @Test
   void registeredBufferCannotBeClosed() {
     Buffer buffer = pair.rank(0).newBuffer(DataType.INT32, 100);
     BufferRegistration registration = pair.nccl(0).register(buffer.slice(10, 50));

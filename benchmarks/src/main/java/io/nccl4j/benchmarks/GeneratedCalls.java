@@ -64,8 +64,8 @@ public class GeneratedCalls extends FirstRank {
   }
 
   /**
-   * One call linked with longs in place of pointers, as in {@code CollectiveDowncalls}: the minimum
-   * cost of a call with the Foreign Function and Memory API.
+   * One call linked with longs in place of pointers: the minimum cost of a call with the Foreign
+   * Function and Memory API.
    */
   @Benchmark
   public int allReduceWithLongs() throws Throwable {
