@@ -59,10 +59,6 @@ public final class Group {
 
   private final List<CheckedCall> calls = new ArrayList<>();
   private final Set<StreamUse> uses = new LinkedHashSet<>();
-  private final GroupMemory memory = new GroupMemory();
-  private int depth;
-  private boolean launching;
-
   private final List<CommunicatorCore> unconnected = new ArrayList<>();
   // For each unconnected communicator its parent, or null.
   private final List<@Nullable CommunicatorCore> parents = new ArrayList<>();
@@ -86,43 +82,37 @@ public final class Group {
    */
   public static void run(Runnable body) {
     Objects.requireNonNull(body, "body");
-    Group group = ofThread();
-    boolean outermost = group.depth == 0;
-    group.runBody(body);
-    if (outermost) {
-      try {
-        group.launch();
-      } finally {
-        group.clear();
-      }
+    Group open = current();
+    if (open != null) {
+      open.collect(body);
+      return;
+    }
+    Group group = new Group();
+    group.collectOutermost(body);
+    group.launch();
+  }
+
+  private void collectOutermost(Runnable body) {
+    OF_THREAD.set(this);
+    ThreadScope.beginGroup(stream -> uses.stream().anyMatch(use -> use.stream() == stream));
+    try {
+      collect(body);
+    } finally {
+      ThreadScope.endGroup();
+      // Not removed, since the next look-up would allocate an entry again.
+      OF_THREAD.set(null);
     }
   }
 
-  private static Group ofThread() {
-    Group group = OF_THREAD.get();
-    if (group == null || group.launching) {
-      group = new Group();
-      OF_THREAD.set(group);
-    }
-    return group;
-  }
-
-  private void runBody(Runnable body) {
+  /** Runs a lambda, which adds to this group. If it throws, the group forgets what it added. */
+  private void collect(Runnable body) {
     int callsBefore = calls.size();
     int unconnectedBefore = unconnected.size();
     boolean returned = false;
-    if (depth == 0) {
-      ThreadScope.beginGroup(stream -> uses.stream().anyMatch(use -> use.stream() == stream));
-    }
-    depth++;
     try {
       body.run();
       returned = true;
     } finally {
-      depth--;
-      if (depth == 0) {
-        ThreadScope.endGroup();
-      }
       if (!returned) {
         forget(callsBefore, unconnectedBefore);
       }
@@ -136,8 +126,7 @@ public final class Group {
 
   /** Returns this thread's open group, or null. */
   static @Nullable Group current() {
-    Group group = OF_THREAD.get();
-    return group == null || group.depth == 0 ? null : group;
+    return OF_THREAD.get();
   }
 
   void add(CheckedCall call) {
@@ -189,13 +178,6 @@ public final class Group {
     parents.subList(keptUnconnected, parents.size()).clear();
   }
 
-  private void clear() {
-    calls.clear();
-    uses.clear();
-    unconnected.clear();
-    parents.clear();
-  }
-
   /**
    * Returns the checked operations of a lambda without launching them.
    *
@@ -205,26 +187,22 @@ public final class Group {
    */
   static List<CheckedCall> record(Runnable body) {
     Objects.requireNonNull(body, "body");
-    Group group = ofThread();
-    if (group.depth > 0) {
+    if (current() != null) {
       throw new IllegalStateException(
           "operations cannot be recorded within a group; end the group first");
     }
-    try {
-      group.runBody(body);
-      if (!group.unconnected.isEmpty()) {
-        group.forget(group.calls.size(), 0);
-        throw mixed();
-      }
-      for (CheckedCall call : group.calls) {
-        checkStillOpen(call);
-        call.stream().checkNotCaptured("recording");
-      }
-      group.checkMemory();
-      return List.copyOf(group.calls);
-    } finally {
-      group.clear();
+    Group group = new Group();
+    group.collectOutermost(body);
+    if (!group.unconnected.isEmpty()) {
+      group.unconnected.forEach(CommunicatorCore::abort);
+      throw mixed();
     }
+    for (CheckedCall call : group.calls) {
+      checkStillOpen(call);
+      call.stream().checkNotCaptured("recording");
+    }
+    GroupMemory.check(group.calls);
+    return List.copyOf(group.calls);
   }
 
   /** Throws if an object was closed between the call and the end of its group. */
@@ -235,23 +213,18 @@ public final class Group {
   }
 
   private void launch() {
-    launching = true;
-    try {
-      if (!unconnected.isEmpty()) {
-        checkParents();
-        CommunicatorCore.connectTogether(List.copyOf(unconnected));
-      } else if (!calls.isEmpty()) {
-        launchCalls();
-      }
-    } finally {
-      launching = false;
+    if (!unconnected.isEmpty()) {
+      checkParents();
+      CommunicatorCore.connectTogether(List.copyOf(unconnected));
+    } else if (!calls.isEmpty()) {
+      launchCalls();
     }
   }
 
   private void launchCalls() {
     calls.forEach(Group::checkStillOpen);
     checkStreamsNotShared();
-    checkMemory();
+    GroupMemory.check(calls);
     boolean captured = false;
     for (StreamUse use : uses) {
       captured |= prepare(use);
@@ -287,13 +260,6 @@ public final class Group {
         }
       }
       earlier.add(use);
-    }
-  }
-
-  /** Throws if two calls share memory that one of them writes. */
-  private void checkMemory() {
-    if (calls.size() > 1) {
-      memory.check(calls);
     }
   }
 

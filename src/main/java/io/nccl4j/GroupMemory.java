@@ -8,8 +8,8 @@ import java.util.List;
  * Checks that no operation of a group writes memory that another one reads or writes. NCCL
  * guarantees no order between them, since it runs them on different channels at the same time.
  *
- * <p>The check sorts the boundaries of all ranges and sweeps over them once. It keeps its array for
- * the thread's next group, and searches for the two operations only after it has found a conflict.
+ * <p>The check sorts the boundaries of all ranges and sweeps over them once. It searches for the
+ * two operations only after it has found a conflict.
  */
 final class GroupMemory {
   /** The kinds of boundaries; at the same address, a range ends before another begins. */
@@ -24,8 +24,6 @@ final class GroupMemory {
    * unused.
    */
   private static final int KIND_BITS = 2;
-
-  private static final int MAX_KEPT = 1 << 15;
 
   /**
    * Memory that one operation uses, for messages.
@@ -61,8 +59,15 @@ final class GroupMemory {
     }
   }
 
-  private long[] boundaries = new long[64];
+  // Most calls read one range and write another.
+  private static final int BOUNDARIES_PER_CALL = 4;
+
+  private long[] boundaries;
   private int count;
+
+  private GroupMemory(int calls) {
+    boundaries = new long[BOUNDARIES_PER_CALL * calls];
+  }
 
   /**
    * Throws if two calls share memory that one of them writes.
@@ -70,21 +75,19 @@ final class GroupMemory {
    * @param calls the calls of a group, each already checked on its own
    * @throws IllegalArgumentException if two calls conflict; the message names both
    */
-  void check(List<CheckedCall> calls) {
-    // By index, to avoid allocating an iterator.
+  static void check(List<CheckedCall> calls) {
+    if (new GroupMemory(calls.size()).findsConflict(calls)) {
+      throwFirst(calls);
+    }
+  }
+
+  private boolean findsConflict(List<CheckedCall> calls) {
     for (int i = 0; i < calls.size(); i++) {
       addReads(calls.get(i));
       addRange(written(calls, i), WRITE_BEGINS, WRITE_ENDS);
     }
     Arrays.sort(boundaries, 0, count);
-    boolean conflict = hasConflict();
-    count = 0;
-    if (boundaries.length > MAX_KEPT) {
-      boundaries = new long[MAX_KEPT];
-    }
-    if (conflict) {
-      throwFirst(calls);
-    }
+    return hasConflict();
   }
 
   /**
