@@ -67,11 +67,6 @@ final class ContractAccess extends Contract {
   }
 
   @Override
-  public Event event(DeviceType deviceType, int device, EventDriver driver) {
-    return new Event(deviceType, device, driver);
-  }
-
-  @Override
   public EventDriver driver(Event event) {
     return event.driver();
   }

@@ -85,7 +85,8 @@ public final class Graph implements AutoCloseable {
    * @param streams the streams to capture, without duplicates; one for each rank that this thread
    *     drives
    * @param body enqueues operations on these streams, from this thread, and nothing else: creating
-   *     objects, allocating memory and closing a communicator are rejected during the capture
+   *     streams, events, buffers and communicators, and closing a communicator, are rejected during
+   *     the capture
    * @return a graph for each stream, in the same order; the caller closes it
    * @throws IllegalStateException if a stream is closed or is being captured already, or if called
    *     in a group

@@ -59,6 +59,7 @@ public final class Group {
 
   private final List<CheckedCall> calls = new ArrayList<>();
   private final Set<StreamUse> uses = new LinkedHashSet<>();
+  private boolean open;
   private final List<CommunicatorCore> unconnected = new ArrayList<>();
   // For each unconnected communicator its parent, or null.
   private final List<@Nullable CommunicatorCore> parents = new ArrayList<>();
@@ -82,9 +83,9 @@ public final class Group {
    */
   public static void run(Runnable body) {
     Objects.requireNonNull(body, "body");
-    Group open = current();
-    if (open != null) {
-      open.collect(body);
+    Group outer = current();
+    if (outer != null) {
+      outer.collect(body);
       return;
     }
     Group group = new Group();
@@ -94,14 +95,22 @@ public final class Group {
 
   private void collectOutermost(Runnable body) {
     OF_THREAD.set(this);
-    ThreadScope.beginGroup(stream -> uses.stream().anyMatch(use -> use.stream() == stream));
+    ThreadScope.beginGroup(this::keeps);
     try {
+      open = true;
       collect(body);
     } finally {
+      // First: the other calls may fail for lack of stack.
+      open = false;
       ThreadScope.endGroup();
       // Not removed, since the next look-up would allocate an entry again.
       OF_THREAD.set(null);
     }
+  }
+
+  /** Returns whether this group is open and has calls of a stream. */
+  private boolean keeps(Stream stream) {
+    return open && uses.stream().anyMatch(use -> use.stream() == stream);
   }
 
   /** Runs a lambda, which adds to this group. If it throws, the group forgets what it added. */
@@ -126,7 +135,8 @@ public final class Group {
 
   /** Returns this thread's open group, or null. */
   static @Nullable Group current() {
-    return OF_THREAD.get();
+    Group group = OF_THREAD.get();
+    return group == null || !group.open ? null : group;
   }
 
   void add(CheckedCall call) {

@@ -26,6 +26,19 @@ final class StreamFence {
    */
   private record Dependency(long value, long recordedValue) {}
 
+  /**
+   * A collective of another stream that this stream waits for, directly or through others, until it
+   * passes {@code value}.
+   *
+   * @param value the fence value of this stream after the last such wait
+   * @param collective the fence value of the other stream's last such collective
+   */
+  private record Awaited(long value, long collective) {
+    Awaited and(Awaited later) {
+      return new Awaited(later.value, Math.max(collective, later.collective));
+    }
+  }
+
   /** An action to run once a fence value has been passed. */
   private record DeferredAction(long value, Runnable action) {}
 
@@ -43,8 +56,7 @@ final class StreamFence {
   private long lastCollective;
   private volatile long passed;
   private final Map<StreamFence, Dependency> dependencies = new HashMap<>();
-  // The fence value of the last collective of each stream that this stream waits for.
-  private final Map<StreamFence, Long> awaited = new HashMap<>();
+  private final Map<StreamFence, Awaited> awaited = new HashMap<>();
   private final List<DeferredAction> deferred = new ArrayList<>();
 
   StreamFence(Stream stream) {
@@ -123,8 +135,13 @@ final class StreamFence {
   void follows(Event.Recording recording) {
     if (recording != null && recording.fence() != this) {
       synchronized (this) {
-        dependencies.put(recording.fence(), new Dependency(fenceValue(), recording.value()));
-        recording.collectives().forEach((other, value) -> awaited.merge(other, value, Math::max));
+        long value = fenceValue();
+        dependencies.put(recording.fence(), new Dependency(value, recording.value()));
+        recording
+            .collectives()
+            .forEach(
+                (other, collective) ->
+                    awaited.merge(other, new Awaited(value, collective), Awaited::and));
       }
     }
   }
@@ -139,8 +156,8 @@ final class StreamFence {
       passed = Math.max(passed, value);
       if (passed >= lastValue) {
         keptStream = null;
-        awaited.clear();
       }
+      awaited.values().removeIf(each -> each.value() <= value);
       dependencies.forEach(
           (source, at) -> {
             if (at.value() <= value) {
@@ -197,8 +214,9 @@ final class StreamFence {
    * for, directly or through others, without those that are known to be done.
    */
   synchronized Map<StreamFence, Long> collectives() {
-    awaited.entrySet().removeIf(each -> each.getValue() <= each.getKey().passed);
-    Map<StreamFence, Long> all = new HashMap<>(awaited);
+    awaited.entrySet().removeIf(each -> each.getValue().collective() <= each.getKey().passed);
+    Map<StreamFence, Long> all = new HashMap<>();
+    awaited.forEach((other, each) -> all.put(other, each.collective()));
     if (lastCollective > passed) {
       all.put(this, lastCollective);
     }

@@ -118,6 +118,28 @@ class StreamFenceTest {
   }
 
   @Test
+  void passedWaitIsNotConfusedWithLaterOneOfAnotherStream() {
+    try (Stream between = backend.newStream(0);
+        Stream last = backend.newStream(0);
+        Event first = backend.newEvent(0);
+        Event second = backend.newEvent(0)) {
+      stream.record(first);
+      between.waitFor(first);
+      between.record(second);
+      last.waitFor(second);
+      stream.record(first);
+      between.waitFor(first);
+      StreamFence fence = last.fence();
+      long waited = fence.enqueued();
+      assertTrue(fence.awaitsCollective());
+      fence.fenceValue();
+      fence.passed(waited);
+      assertFalse(fence.awaitsCollective(), "only work before the last value waited");
+      ranks.forEach(Communicator::abort);
+    }
+  }
+
+  @Test
   void collectiveRecordedLateDoesNotHideLaterOne() {
     StreamFence fence = stream.fence();
     long early = fence.enqueued();

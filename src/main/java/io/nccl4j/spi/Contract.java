@@ -86,9 +86,6 @@ public abstract class Contract {
   /** Returns the driver of a stream. */
   public abstract StreamDriver driver(Stream stream);
 
-  /** Creates the event of a new driver. */
-  public abstract Event event(DeviceType deviceType, int device, EventDriver driver);
-
   /** Returns the driver of an event. */
   public abstract EventDriver driver(Event event);
 

@@ -115,6 +115,9 @@ public final class DeepCalls {
     try {
       repeatAfterOverflow(call);
     } catch (StackOverflowError full) {
+      if (Group.running()) {
+        throw new IllegalStateException("the group is open after it has failed");
+      }
       call.run();
     }
   }

@@ -25,18 +25,25 @@ final class Program {
       return process.waitFor();
     } finally {
       watchdog.interrupt();
+      // Still running only if this method fails.
+      kill(process);
     }
   }
 
   private static void killAfter(Duration timeout, Process process) {
     try {
       if (!process.waitFor(timeout)) {
-        process.descendants().forEach(ProcessHandle::destroyForcibly);
-        process.destroyForcibly();
+        kill(process);
       }
     } catch (InterruptedException e) {
       // The program has ended before the timeout.
       Thread.currentThread().interrupt();
     }
+  }
+
+  private static void kill(Process process) {
+    process.descendants().forEach(ProcessHandle::destroyForcibly);
+    // Process.destroyForcibly would close the output while it is read.
+    process.toHandle().destroyForcibly();
   }
 }

@@ -435,29 +435,31 @@ public final class CudaStreamDriver implements StreamDriver {
 
   /** Waits for the enqueued work. Returns why it did not complete, or null. */
   private RuntimeException finish() {
+    Duration timeout = users.longestTimeout();
+    Deadline deadline = Deadline.after(timeout);
     try {
-      BlockingCalls.uninterrupted(
-          users.longestTimeout(), limit -> await(this::reached, limit, "cudaStreamQuery"));
+      BlockingCalls.uninterrupted(timeout, limit -> await(this::reached, limit, "cudaStreamQuery"));
       return null;
-    } catch (NcclTimeoutException late) {
-      return late;
-    } catch (NcclException failed) {
-      return endsAfterFailure() ? null : failed;
+    } catch (NcclException failure) {
+      return deadline.passed() ? failure : finishAfter(failure);
     } catch (RuntimeException cause) {
       return cause;
     }
   }
 
   /**
-   * Returns whether the work ends although a communicator was aborted or has failed. The kernels of
-   * an aborted one take a moment, and copies do not depend on either.
+   * Waits for work that ends although a communicator was aborted or has failed. The kernels of an
+   * aborted one take a moment, and copies do not depend on either. Returns why it did not complete,
+   * or null.
    */
-  private boolean endsAfterFailure() {
+  private RuntimeException finishAfter(NcclException failure) {
     try {
       drain(FAILURE_TIMEOUT);
-      return true;
+      return null;
     } catch (NcclTimeoutException stays) {
-      return false;
+      return failure;
+    } catch (RuntimeException cause) {
+      return cause;
     }
   }
 
