@@ -3,6 +3,7 @@ package io.nccl4j.benchmarks;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.time.Duration;
+import java.util.List;
 import java.util.function.Consumer;
 
 /** Runs programs that may hang. */
@@ -42,8 +43,10 @@ final class Program {
   }
 
   private static void kill(Process process) {
-    process.descendants().forEach(ProcessHandle::destroyForcibly);
-    // Process.destroyForcibly would close the output while it is read.
+    List<ProcessHandle> descendants = process.descendants().toList();
+    // First, so that it does not report their end. Process.destroyForcibly would close the output
+    // while it is read.
     process.toHandle().destroyForcibly();
+    descendants.forEach(ProcessHandle::destroyForcibly);
   }
 }
