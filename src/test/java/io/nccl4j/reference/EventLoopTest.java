@@ -24,8 +24,10 @@ import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.spi.Contract;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
@@ -134,6 +136,34 @@ class EventLoopTest {
       one.abort();
       zero.abort();
     }
+  }
+
+  @Test
+  void everyCommunicatorNoticesALossWhileTheLoggerIsBlocked() throws Exception {
+    List<Communicator> communicators = new ArrayList<>();
+    try (BlockedLogger blocked = new BlockedLogger(ProcessEndpoint.class)) {
+      for (int number = 0; number < 2; number++) {
+        UniqueId id = backend.newUniqueId();
+        FutureTask<Communicator> other = start(() -> backend.newCommunicator(id, 2, 1, CONFIG));
+        communicators.add(backend.newCommunicator(id, 2, 0, CONFIG));
+        communicators.add(other.get(30, TimeUnit.SECONDS));
+      }
+      endpoints.getLast().die();
+      assertNoticesLoss(communicators.get(0));
+      assertNoticesLoss(communicators.get(2));
+      assertTrue(blocked.reached().await(20, TimeUnit.SECONDS), "the loss was not logged");
+    } finally {
+      communicators.forEach(Communicator::abort);
+    }
+  }
+
+  private static void assertNoticesLoss(Communicator survivor) throws InterruptedException {
+    Deadline deadline = Deadline.after(Duration.ofSeconds(20));
+    while (survivor.asyncError().isEmpty()) {
+      assertTrue(!deadline.passed(), () -> survivor + " did not notice the loss");
+      Thread.sleep(5);
+    }
+    assertEquals(Set.of(1), survivor.asyncError().get().failedRanks());
   }
 
   private static void assertFailedByTheLoop(FutureTask<Communicator> waiting) {

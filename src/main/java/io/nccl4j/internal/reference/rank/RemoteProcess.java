@@ -455,8 +455,17 @@ public final class RemoteProcess implements Connection.Receiver {
             : address() + " ended" + (why == null ? "" : ": " + why);
     ranks.stream().forEach(rank -> communicator.rankState(rank).markLost(how));
     communicator.links().sharedMemory().lost(ranks);
-    ProcessEndpoint.log()
-        .warn("{} of a communicator of {}: {}", RankSets.describe(ranks), communicator.size(), how);
     communicator.onPresenceChanged();
+    warn(
+        "%s of a communicator of %d: %s"
+            .formatted(RankSets.describe(ranks), communicator.size(), how));
+  }
+
+  /**
+   * Logs in another thread: the first message of a process initializes log4j, and each may wait for
+   * an appender, but other communicators depend on the event loop.
+   */
+  private static void warn(String text) {
+    Thread.ofVirtual().name("nccl4j-logging").start(() -> ProcessEndpoint.log().warn(text));
   }
 }
