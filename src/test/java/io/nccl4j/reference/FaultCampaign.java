@@ -9,6 +9,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
@@ -16,7 +17,6 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.function.Function;
-import java.util.stream.Collectors;
 
 /**
  * Many jobs of three processes each. In each job one process is killed or stopped at a random time,
@@ -114,16 +114,10 @@ final class FaultCampaign {
   }
 
   /** Returns the files of shared memory that processes of the jobs have left. */
-  private List<Path> sharedMemoryFiles() {
-    String numbers =
-        outcomes.stream()
-            .flatMap(outcome -> outcome.processes().stream())
-            .map(Object::toString)
-            .collect(Collectors.joining("|"));
+  private Set<Path> sharedMemoryFiles() {
     try {
-      return SharedNames.now().stream()
-          .filter(name -> name.getFileName().toString().matches(".*-(" + numbers + ")-.*-.*"))
-          .toList();
+      return SharedNames.of(
+          outcomes.stream().flatMap(outcome -> outcome.processes().stream()).toList());
     } catch (IOException e) {
       throw new AssertionError(e);
     }

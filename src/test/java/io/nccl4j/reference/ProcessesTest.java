@@ -3,8 +3,8 @@ package io.nccl4j.reference;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.IntStream;
@@ -211,15 +211,16 @@ class ProcessesTest {
       value = Algorithm.class,
       names = {"DIRECT", "RING"})
   void killedProcessesLeaveNoSharedMemory(Algorithm algorithm) throws Exception {
-    Set<Path> before = SharedNames.now();
+    List<Long> pids = new ArrayList<>();
     try (RankProcesses processes = new RankProcesses(Transport.AUTO, algorithm, LONG)) {
       processes.start("loop", "0", 1, 1, 1);
       processes.awaitAll(3, "is in the middle");
       for (int process = 0; process < 3; process++) {
+        pids.add(processes.pid(process));
         processes.signal(process, "KILL");
       }
     }
-    assertEquals(Set.of(), SharedNames.thatStay(before));
+    assertEquals(Set.of(), SharedNames.thatStay(pids));
   }
 
   @Test
