@@ -463,7 +463,8 @@ public final class RemoteProcess implements Connection.Receiver {
 
   /**
    * Logs in another thread: the first message of a process initializes log4j, and each may wait for
-   * an appender, but other communicators depend on the event loop.
+   * an appender, but other communicators depend on the event loop. A program that exits at once may
+   * end before the message; its exceptions name the lost ranks too.
    */
   private static void warn(String text) {
     Thread.ofVirtual().name("nccl4j-logging").start(() -> ProcessEndpoint.log().warn(text));
