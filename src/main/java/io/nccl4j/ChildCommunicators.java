@@ -60,28 +60,36 @@ final class ChildCommunicators implements ChildMaker {
       ShrinkMode mode,
       CommunicatorConfig config,
       BiFunction<SortedSet<Integer>, CommunicatorContext, CommunicatorDriver> driver) {
-    SortedSet<Integer> excluded = checkShrink(excludedRanks, mode, config);
+    Objects.requireNonNull(mode, "mode");
+    SortedSet<Integer> excluded = checkShrink(excludedRanks, config);
+    if (excluded.isEmpty()) {
+      throw new IllegalArgumentException(
+          "excludedRanks is empty; a shrink must exclude at least one rank");
+    }
     return child(
         config,
         CommunicatorLineage.shrink(parent, excluded),
         child -> driver.apply(excluded, child));
   }
 
+  /** As a shrink, but may exclude no rank. */
+  Communicator shrinkAfterFailure(
+      SortedSet<Integer> excludedRanks,
+      CommunicatorConfig config,
+      Function<CommunicatorContext, CommunicatorDriver> driver) {
+    SortedSet<Integer> excluded = checkShrink(excludedRanks, config);
+    return child(config, CommunicatorLineage.shrink(parent, excluded), driver);
+  }
+
   /** Returns a copy of the excluded ranks. */
-  private SortedSet<Integer> checkShrink(
-      Set<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig config) {
+  private SortedSet<Integer> checkShrink(Set<Integer> excludedRanks, CommunicatorConfig config) {
     parent.checkCanCreateChild();
-    Objects.requireNonNull(mode, "mode");
     checkChild(config, "shrink");
     Objects.requireNonNull(excludedRanks, "excludedRanks");
     if (excludedRanks.stream().anyMatch(Objects::isNull)) {
       throw new NullPointerException("excludedRanks has a null element");
     }
     SortedSet<Integer> excluded = Collections.unmodifiableSortedSet(new TreeSet<>(excludedRanks));
-    if (excluded.isEmpty()) {
-      throw new IllegalArgumentException(
-          "excludedRanks is empty; a shrink must exclude at least one rank");
-    }
     for (int rank : excluded) {
       Arguments.inRange(rank, "excluded rank", 0, parent.size() - 1);
       if (rank == parent.rank()) {

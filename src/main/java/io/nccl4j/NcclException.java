@@ -12,29 +12,25 @@ import org.jspecify.annotations.NullMarked;
  * rejects throws an {@link IllegalArgumentException}, {@link IllegalStateException} or {@link
  * NullPointerException} instead, before any native call.
  *
- * <p>To continue without lost ranks, use {@link #failedRanks} and {@link #missingRanks}, which
- * contain rank numbers of the communicator. The reference backend provides them. NCCL does not
- * report which rank has failed or is missing, so both are empty with NCCL.
+ * <p>To continue without the ranks that are lost, every survivor passes the failure to {@link
+ * Recovery}:
  *
  * {@snippet :
- * try {
- *   comm.allReduce(gradients, gradients, ReduceOp.SUM, stream);
- *   stream.synchronize();
- * } catch (NcclException e) {
- *   Set<Integer> lost = new TreeSet<>(e.failedRanks());
- *   lost.addAll(e.missingRanks());
- *   if (lost.isEmpty() || lost.contains(comm.rank())) {
- *     throw e; // the lost ranks are unknown, or include this rank
+ * while (true) {
+ *   try {
+ *     train(comm);
+ *     break;
+ *   } catch (NcclException failure) {
+ *     Communicator broken = comm;
+ *     comm = Recovery.defaults().recover(broken, failure); // throws if it cannot continue
+ *     broken.abort();
  *   }
- *   Communicator parent = comm;
- *   comm = parent.shrink(lost, ShrinkMode.ABORT_FIRST, parent.config());
- *   parent.close(); // does not wait for the lost ranks
  * }
  * }
  *
- * <p>Survivors may detect several losses in different order, but must pass the same ranks to {@link
- * Communicator#shrink}. If a shrink fails, repeat it with the ranks that {@link
- * Communicator#asyncError} of the same communicator then reports.
+ * <p>{@link #failedRanks} and {@link #missingRanks} say which ranks the failure concerns. Survivors
+ * may know different ones, so a program that passes them to {@link Communicator#shrink} itself must
+ * first make them the same on every survivor.
  */
 @NullMarked
 public class NcclException extends Nccl4jException {
@@ -157,11 +153,12 @@ public class NcclException extends Nccl4jException {
   }
 
   /**
-   * {@return the ranks that are known to have failed, exited, aborted or closed their communicator,
-   * in ascending order} Such ranks take part in no further operation. The numbers are ranks of the
-   * communicator whose operation failed, or of the parent if the creation of a child failed. Empty
-   * if none is known: ranks that only call different operations have not failed, and NCCL names
-   * none. Immutable; not updated after the exception was created.
+   * {@return the ranks because of which the operation failed, and those whose processes are lost,
+   * in ascending order} A rank that ends its communicator only after the failure is not among them.
+   * The numbers are ranks of the communicator that the message names: the one whose operation
+   * failed, or the parent if the creation of a child failed. Empty if none is known: ranks that
+   * call different operations have not failed, and NCCL names none. Immutable; not updated after
+   * the exception was created.
    */
   public final Set<Integer> failedRanks() {
     return details.failedRanks();

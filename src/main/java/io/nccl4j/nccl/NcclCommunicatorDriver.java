@@ -19,6 +19,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Optional;
+import java.util.Set;
 import java.util.SortedSet;
 import java.util.function.ToIntBiFunction;
 import java.util.function.ToIntFunction;
@@ -126,6 +127,11 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   public CommunicatorDriver split(int color, int key, CommunicatorContext child) {
     int nativeColor = color == NO_COLOR ? nccl_h.NCCL_SPLIT_NOCOLOR() : color;
     return inheriting(new CommInit.Split(children, nativeColor, key), child);
+  }
+
+  @Override
+  public Optional<Set<Integer>> lostRanks() {
+    return Optional.empty();
   }
 
   @Override

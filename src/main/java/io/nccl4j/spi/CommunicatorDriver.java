@@ -7,6 +7,7 @@ import io.nccl4j.ShrinkMode;
 import io.nccl4j.UniqueId;
 import io.nccl4j.UnsupportedNcclVersionException;
 import java.util.Optional;
+import java.util.Set;
 import java.util.SortedSet;
 
 /**
@@ -38,6 +39,13 @@ public interface CommunicatorDriver {
   /** Returns the unconnected driver of a child, whose {@link #connect} takes part in a shrink. */
   CommunicatorDriver shrink(
       SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorContext child);
+
+  /**
+   * Returns the ranks that are lost: those that have left, and those whose processes do not answer.
+   * Waits for the answers, at most for a part of the timeout. Empty if the library does not report
+   * which ranks are lost.
+   */
+  Optional<Set<Integer>> lostRanks();
 
   /** Creates the id that new ranks need to join. */
   UniqueId newGrowId();

@@ -11,6 +11,7 @@ import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
 import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapFailure;
 import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
 import io.nccl4j.internal.reference.bootstrap.Message;
 import io.nccl4j.internal.reference.bootstrap.ProcessAddress;
@@ -21,6 +22,7 @@ import io.nccl4j.internal.reference.rank.RankFailure;
 import io.nccl4j.internal.reference.rank.RankState;
 import io.nccl4j.internal.reference.rank.RemoteProcess;
 import io.nccl4j.internal.reference.transport.LinkKey;
+import io.nccl4j.internal.reference.transport.Presence;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SharedMemoryFiles;
 import io.nccl4j.spi.Contract;
@@ -109,10 +111,10 @@ final class ControlFuzz implements FuzzTarget {
             Message.Kind.PRESENCE,
             out -> {
               out.writeInt(1);
-              new RankState(1).write(out);
-              out.writeInt(1);
               link.write(out);
               out.writeLong(3);
+              out.writeInt(1);
+              new RankState(1).write(out, Presence.CLOSED);
             }));
     samples.add(message(Message.Kind.FAILURE, failure::write));
     samples.add(message(Message.Kind.STATUS_REQUEST, out -> {}));
@@ -121,8 +123,9 @@ final class ControlFuzz implements FuzzTarget {
             Message.Kind.STATUS,
             out -> {
               out.writeInt(1);
+              out.writeInt(0);
               out.writeInt(1);
-              new RankState(1).write(out);
+              new RankState(1).write(out, Presence.HERE);
             }));
     samples.add(
         message(
@@ -141,7 +144,7 @@ final class ControlFuzz implements FuzzTarget {
               out -> {
                 key.write(out);
                 out.writeInt(expected);
-                Message.writeText(out, null);
+                out.writeBoolean(false);
                 Message.writeBits(out, one);
                 out.writeBoolean(false);
                 out.writeBoolean(true);
@@ -175,8 +178,7 @@ final class ControlFuzz implements FuzzTarget {
               out -> {
                 key.write(out);
                 out.writeInt(expected);
-                out.writeUTF("gave up");
-                Message.writeBits(out, one);
+                BootstrapFailure.of("gave up", one).write(out);
               }));
     }
     samples.addAll(violations(here, grow));
@@ -243,7 +245,7 @@ final class ControlFuzz implements FuzzTarget {
     attacker.send(
         ByteBuffer.wrap(Arrays.copyOf(input, Math.max(input.length, Message.HEADER_BYTES))));
     // An answer shows that the input was read, unless the request became part of a message.
-    attacker.requestStatus(System.nanoTime());
+    attacker.requestStatus();
     if (!awaitAnswer(attacker, ANSWER_NANOS)) {
       attacker.end();
       awaitLoss(attacked.rankState(sender));
@@ -284,7 +286,7 @@ final class ControlFuzz implements FuzzTarget {
     disconnect();
     connect();
     RemoteProcess process = state(0).remoteProcess(1);
-    process.requestStatus(System.nanoTime());
+    process.requestStatus();
     if (!awaitAnswer(process, NOTICE_NANOS)) {
       throw new AssertionError("a process does not answer any more");
     }

@@ -7,6 +7,7 @@ import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.fixtures.fuzzing.RawConnection;
 import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapFailure;
 import io.nccl4j.internal.reference.bootstrap.Handshake;
 import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import io.nccl4j.internal.reference.bootstrap.Message;
@@ -20,7 +21,6 @@ import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.BitSet;
 import java.util.List;
 import java.util.UUID;
 import java.util.random.RandomGenerator;
@@ -90,12 +90,7 @@ final class CoordinatorFuzz implements FuzzTarget {
   }
 
   private static Sample giveUp() throws IOException {
-    return message(
-        Message.Kind.GIVE_UP,
-        out -> {
-          out.writeUTF("gave up");
-          Message.writeBits(out, new BitSet());
-        });
+    return message(Message.Kind.GIVE_UP, BootstrapFailure.of("gave up")::write);
   }
 
   private static Sample message(Message.Kind kind, Message.Body body) throws IOException {

@@ -18,6 +18,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
 import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapFailure;
 import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
 import io.nccl4j.internal.reference.bootstrap.BootstrapTarget;
 import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
@@ -166,7 +167,7 @@ class DeathWhileJoiningTest {
     }
     Bootstrap bootstrap = job.arrive(RANKS - 1);
     job.awaitAssignment(bootstrap, RANKS - 1);
-    bootstrap.giveUp("rank 3 gave up in a test", null);
+    bootstrap.giveUp(BootstrapFailure.of("rank 3 gave up in a test"));
     for (FutureTask<Void> other : others) {
       other.get(AT_ONCE.toSeconds(), TimeUnit.SECONDS);
     }
@@ -206,7 +207,9 @@ class DeathWhileJoiningTest {
     job.callAll();
     CommunicatorState last = job.state(RANKS - 1);
     BootstrapKey finished = new BootstrapKey(BootstrapKey.SPLIT, new BitSet(), 0);
-    last.remoteProcess(0).coordinator(finished).giveUp(RANKS, "rank 3 gave up in a test", null);
+    last.remoteProcess(0)
+        .coordinator(finished)
+        .giveUp(RANKS, BootstrapFailure.of("rank 3 gave up in a test"));
     // Once this is done, all earlier messages have been read.
     job.callAll();
     for (int rank = 0; rank < RANKS; rank++) {

@@ -241,35 +241,6 @@ class FaultsTest {
   }
 
   @Test
-  void lostRanks_areAddedToTheFailedRanks() {
-    CyclicBarrier step = new CyclicBarrier(3);
-    Ranks.run(
-        3,
-        OPTIONS,
-        LATE,
-        (comm, stream) -> {
-          Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
-          if (comm.rank() == 2) {
-            comm.abort();
-          } else {
-            comm.allReduce(data, data, ReduceOp.SUM, stream);
-            NcclException thrown = assertThrows(NcclRemoteException.class, stream::synchronize);
-            assertEquals(Set.of(2), thrown.failedRanks());
-          }
-          step.await(20, TimeUnit.SECONDS);
-          if (comm.rank() == 1) {
-            comm.abort();
-          }
-          step.await(20, TimeUnit.SECONDS);
-          if (comm.rank() == 0) {
-            NcclException now = comm.asyncError().orElseThrow();
-            assertEquals(Set.of(1, 2), now.failedRanks());
-            assertEquals(Optional.of(Operation.ALL_REDUCE), now.operation());
-          }
-        });
-  }
-
-  @Test
   void abortIsReportedToTheOthers() {
     CountDownLatch waiting = new CountDownLatch(2);
     Ranks.run(

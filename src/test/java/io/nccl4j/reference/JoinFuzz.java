@@ -10,6 +10,7 @@ import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.fixtures.fuzzing.RawConnection;
 import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.auth.SessionKeys;
+import io.nccl4j.internal.reference.bootstrap.BootstrapFailure;
 import io.nccl4j.internal.reference.bootstrap.Handshake;
 import io.nccl4j.internal.reference.bootstrap.Message;
 import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
@@ -72,7 +73,10 @@ final class JoinFuzz implements FuzzTarget {
         Message.Kind.BOOTSTRAP_STATE,
         out -> {
           out.writeInt(2);
-          Message.writeText(out, failure);
+          out.writeBoolean(failure != null);
+          if (failure != null) {
+            BootstrapFailure.of(failure, 0).write(out);
+          }
           out.writeBoolean(missing);
           if (missing) {
             out.writeInt(1);
@@ -89,7 +93,7 @@ final class JoinFuzz implements FuzzTarget {
         Message.Kind.BOOTSTRAP_STATE,
         out -> {
           out.writeInt(2);
-          Message.writeText(out, null);
+          out.writeBoolean(false);
           Message.writeBits(out, null);
           out.writeBoolean(false);
           out.writeBoolean(true);

@@ -12,6 +12,7 @@ import io.nccl4j.internal.reference.bootstrap.RankMap;
 import io.nccl4j.internal.reference.bootstrap.Secret;
 import io.nccl4j.internal.reference.rank.RankFailure;
 import io.nccl4j.internal.reference.rank.RankState;
+import io.nccl4j.internal.reference.transport.Presence;
 import java.io.ByteArrayInputStream;
 import java.io.DataInput;
 import java.io.DataInputStream;
@@ -59,7 +60,9 @@ final class MessageBodiesFuzz implements FuzzTarget {
         new Body(
             new Bootstrap.MembershipRequest(1, 0, 1, here)::write,
             Bootstrap.MembershipRequest::read));
-    bodies.add(new Body(new RankState(1)::write, MessageBodiesFuzz::readRankState));
+    bodies.add(
+        new Body(
+            out -> new RankState(1).write(out, Presence.HERE), MessageBodiesFuzz::readRankState));
     bodies.add(new Body(out -> writeState(out, rankMap, ranks), MessageBodiesFuzz::readState));
   }
 
@@ -72,7 +75,7 @@ final class MessageBodiesFuzz implements FuzzTarget {
 
   private static void writeState(java.io.DataOutput out, RankMap rankMap, BitSet missing)
       throws IOException {
-    Message.writeText(out, null);
+    out.writeBoolean(false);
     Message.writeBits(out, missing);
     out.writeBoolean(false);
     out.writeBoolean(true);

@@ -2,7 +2,6 @@ package io.nccl4j.snippets;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
@@ -14,9 +13,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
 import io.nccl4j.Group;
-import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
-import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.libraries.OnStandIn;
@@ -42,8 +39,6 @@ import io.nccl4j.training.Shard;
 import io.nccl4j.training.ShardedReducer;
 import java.time.Duration;
 import java.util.List;
-import java.util.Set;
-import java.util.TreeSet;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
@@ -262,48 +257,6 @@ class SnippetsTest {
       comm.allReduce(gradients, gradients, weighted, stream);
     }
     assertHas(3.75f, gradients);
-  }
-
-  private void loseAPeer() {
-    CommunicatorList comms = backend.newCommunicators(0, 0);
-    comms.get(1).abort();
-    comm = comms.get(0);
-  }
-
-  @Test
-  void ncclException() {
-    loseAPeer();
-    try {
-      comm.allReduce(gradients, gradients, ReduceOp.SUM, stream);
-      stream.synchronize();
-    } catch (NcclException e) {
-      Set<Integer> lost = new TreeSet<>(e.failedRanks());
-      lost.addAll(e.missingRanks());
-      if (lost.isEmpty() || lost.contains(comm.rank())) {
-        throw e; // the lost ranks are unknown, or include this rank
-      }
-      Communicator parent = comm;
-      comm = parent.shrink(lost, ShrinkMode.ABORT_FIRST, parent.config());
-      parent.close(); // does not wait for the lost ranks
-    }
-    assertEquals(1, comm.size());
-  }
-
-  @Test
-  void launchingGuide() {
-    loseAPeer();
-    NcclException failure =
-        assertThrows(
-            NcclException.class,
-            () -> {
-              comm.allReduce(gradients, gradients, ReduceOp.SUM, stream);
-              stream.synchronize();
-            });
-    Set<Integer> lost = new TreeSet<>(failure.failedRanks());
-    lost.addAll(failure.missingRanks());
-    Communicator smaller = comm.shrink(lost, ShrinkMode.ABORT_FIRST);
-    comm.close(); // does not wait for the lost ranks
-    assertEquals(1, smaller.size());
   }
 
   @Test

@@ -31,8 +31,10 @@ import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import java.util.SortedSet;
 import java.util.function.Function;
+import java.util.stream.Collectors;
 
 /**
  * One rank of a communicator whose ranks are threads of one or several processes.
@@ -70,6 +72,8 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   private volatile HostedRank hostedRank;
   private volatile Bootstrap bootstrap;
   private Entry entry;
+  // The rank of the parent, if this is the child of a shrink.
+  private HostedRank shrinking;
   // The grow of the last id that this rank created.
   private volatile GrowBootstrap growBootstrap;
 
@@ -134,8 +138,15 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public void connect() {
-    Participant participant = entry.arrive(Deadline.after(context.config().timeout()));
-    HostedRank connected = CommunicatorState.join(participant, endpoint, options);
+    HostedRank connected = null;
+    try {
+      Participant participant = entry.arrive(Deadline.after(context.config().timeout()));
+      connected = CommunicatorState.join(participant, endpoint, options);
+    } finally {
+      if (shrinking != null) {
+        shrinking.endShrink(connected != null);
+      }
+    }
     entry = null;
     bootstrap = null;
     if (connected == null) {
@@ -172,6 +183,12 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   }
 
   @Override
+  public Optional<Set<Integer>> lostRanks() {
+    BitSet lost = hostedRank.communicator().lostRanks(context.config().timeout());
+    return Optional.of(lost.stream().boxed().collect(Collectors.toSet()));
+  }
+
+  @Override
   public CommunicatorDriver shrink(
       SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorContext child) {
     BitSet excluded = new BitSet();
@@ -187,12 +204,13 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
                 finishOperations(BootstrapKey.SHRINK);
               }
               BootstrapKey now = hostedRank.next(BootstrapKey.SHRINK, excluded);
-              return created.joinBootstrap(
-                  hostedRank.communicator().bootstraps().bootstrap(now),
-                  hostedRank,
-                  0,
-                  context.rank(),
-                  deadline);
+              Bootstrap joined = hostedRank.communicator().bootstraps().bootstrap(now);
+              created.shrinking = hostedRank;
+              hostedRank.beginShrink(
+                  excluded,
+                  created.participant(joined, context.rank(), hostedRank, deadline),
+                  mode == ShrinkMode.ABORT_FIRST);
+              return created.joinBootstrap(joined, hostedRank, 0, context.rank(), deadline);
             });
   }
 

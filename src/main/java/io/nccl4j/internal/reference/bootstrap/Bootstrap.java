@@ -4,7 +4,6 @@ import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
-import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.reference.transport.Presence;
@@ -22,6 +21,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.function.BooleanSupplier;
@@ -56,7 +56,7 @@ public final class Bootstrap {
    * @param text the description, for messages
    * @param ranks the missing ranks; null if they are unknown
    */
-  record MissingRanks(String text, BitSet ranks) {}
+  public record MissingRanks(String text, BitSet ranks) {}
 
   /**
    * A rank's request to join a new communicator.
@@ -97,7 +97,7 @@ public final class Bootstrap {
     void confirm(int expected, int rank);
 
     /** Reports that a rank has stopped waiting, and why. */
-    void giveUp(int expected, String text, BitSet missing);
+    void giveUp(int expected, BootstrapFailure why);
 
     /** Returns how the coordinating process has left; null while it is present. */
     String departure();
@@ -135,6 +135,12 @@ public final class Bootstrap {
     /** Describes ranks, with the processes of those that other processes host. */
     String describe(BitSet ranks);
 
+    /**
+     * Returns why a shrink of a rank here cannot succeed: another rank excludes other ranks. Null
+     * if none is known to.
+     */
+    BootstrapFailure disagreement(BitSet excluded);
+
     /** Returns the coordinator in another process; null for this process. */
     Coordinator coordinator(int process, BootstrapKey key);
 
@@ -163,9 +169,8 @@ public final class Bootstrap {
   private boolean answered;
   private Map<Integer, RankAssignment> assignments;
   private boolean done;
-  private String failure;
+  private BootstrapFailure failure;
   private String lateRejection = "";
-  private BitSet missing;
 
   /**
    * Creates a bootstrap.
@@ -325,13 +330,15 @@ public final class Bootstrap {
    * @param late returns what is missing when the wait times out
    * @throws NcclException if the rank has to stop waiting; the bootstrap has failed then
    */
-  synchronized void await(
+  public synchronized void await(
       Participant participant, BooleanSupplier reached, Supplier<MissingRanks> late) {
     int rank = participant.rank();
     while (!reached.getAsBoolean()) {
       CommunicatorAbortedException abort = participant.aborted().get();
       if (abort != null) {
-        giveUp("rank " + rank + " aborted while it was waiting in " + function, null);
+        giveUp(
+            BootstrapFailure.of(
+                "rank " + rank + " aborted while it was waiting in " + function, rank));
         throw abort;
       }
       checkFailed(rank, participant.communicator());
@@ -357,21 +364,19 @@ public final class Bootstrap {
 
   /** Gives up for a rank whose thread was interrupted; returns the exception to throw. */
   public CancellationException interrupted(int rank) {
-    giveUp("rank " + rank + " was interrupted while it was waiting in " + function, null);
+    giveUp(
+        BootstrapFailure.of(
+            "rank " + rank + " was interrupted while it was waiting in " + function, rank));
     return Interrupts.cancelled(function);
   }
 
   private NcclException timedOut(Participant participant, MissingRanks late) {
     Duration timeout = participant.deadline().timeout();
     BitSet waitedFor = late.ranks == null ? coordinatorRanks() : late.ranks;
-    giveUp(
-        "rank "
-            + participant.rank()
-            + " gave up after "
-            + timeout.toMillis() / 1000.0
-            + " s: "
-            + late.text,
-        waitedFor.isEmpty() ? null : waitedFor);
+    String text =
+        "rank %d gave up after %s s: %s"
+            .formatted(participant.rank(), timeout.toMillis() / 1000.0, late.text);
+    giveUp(new BootstrapFailure(text, departedRanks(), waitedFor, false));
     return new NcclTimeoutException(function, timeout, late.text)
         .initDetails(FailureDetails.of(participant.communicator(), departedRanks(), waitedFor));
   }
@@ -433,20 +438,19 @@ public final class Bootstrap {
   }
 
   /** Fails the bootstrap for all ranks, also at the coordinating process. */
-  public synchronized void giveUp(String text, BitSet missingRanks) {
+  public synchronized void giveUp(BootstrapFailure why) {
     if (coordinator != null && !isOver()) {
-      coordinator.giveUp(expected.cardinality(), text, missingRanks);
+      coordinator.giveUp(expected.cardinality(), why);
     }
-    fail(text, missingRanks);
+    fail(why);
   }
 
   /** Fails the bootstrap in this process and its listeners, unless it is over. */
-  public synchronized void fail(String text, BitSet missingRanks) {
+  public synchronized void fail(BootstrapFailure why) {
     if (isOver()) {
       return;
     }
-    failure = text;
-    missing = missingRanks;
+    failure = why;
     onComplete.onComplete(false);
     notifyListeners(false);
   }
@@ -459,7 +463,9 @@ public final class Bootstrap {
     if (coordinator != null) {
       String departure = coordinator.departure();
       if (departure != null) {
-        fail(departure, null);
+        BitSet left = coordinatorRanks();
+        left.and(departedRanks());
+        fail(BootstrapFailure.of(departure, left));
       }
     } else if (parent != null) {
       for (int rank = expected.nextSetBit(0);
@@ -467,7 +473,7 @@ public final class Bootstrap {
           rank = expected.nextSetBit(rank + 1)) {
         // No rank leaves before the bootstrap is done, unless it fails or is aborted.
         if (parent.presence(rank).left()) {
-          fail(parent.departure(rank), null);
+          fail(BootstrapFailure.of(parent.departure(rank), departedRanks()));
           return;
         }
       }
@@ -478,13 +484,11 @@ public final class Bootstrap {
     if (failure == null) {
       return;
     }
-    NcclException seen =
-        missing == null || missing.get(rank)
-            ? new NcclRemoteException(function, NcclResult.REMOTE_ERROR.code(), failure, "")
-            : new NcclTimeoutException(function, NcclResult.TIMEOUT.code(), failure, "");
-    BitSet waitedFor = (BitSet) expected.clone();
-    waitedFor.and(missing == null ? new BitSet() : missing);
-    throw seen.initDetails(FailureDetails.of(name, departedRanks(), waitedFor));
+    BitSet failed = departedRanks();
+    failed.or(failure.failed());
+    throw failure
+        .seenBy(rank, function)
+        .initDetails(FailureDetails.of(name, failed, failure.missing()));
   }
 
   private Map<Integer, RankAssignment> assignRanks() {
@@ -524,8 +528,11 @@ public final class Bootstrap {
 
   /** Writes the state. */
   private synchronized void write(DataOutput out, boolean withAssignments) throws IOException {
-    Message.writeText(out, failure);
-    Message.writeBits(out, failure == null ? awaited : missing);
+    out.writeBoolean(failure != null);
+    if (failure != null) {
+      failure.write(out);
+    }
+    Message.writeBits(out, awaited);
     out.writeBoolean(done);
     out.writeBoolean(withAssignments && assignments != null);
     if (withAssignments && assignments != null) {
@@ -550,8 +557,8 @@ public final class Bootstrap {
 
   /** Applies the state that the coordinating process has sent. */
   public void applyState(DataInput in) throws IOException {
-    String receivedFailure = Message.readText(in);
-    BitSet bits = Message.readBits(in);
+    BootstrapFailure receivedFailure = in.readBoolean() ? BootstrapFailure.read(in) : null;
+    BitSet bits = Objects.requireNonNullElseGet(Message.readBits(in), BitSet::new);
     boolean receivedDone = in.readBoolean();
     Map<Integer, RankAssignment> receivedAssignments =
         in.readBoolean() ? readAssignments(in) : null;
@@ -569,13 +576,11 @@ public final class Bootstrap {
         return;
       }
       if (receivedFailure != null) {
-        fail(receivedFailure, bits);
+        fail(receivedFailure);
         return;
       }
       awaited.clear();
-      if (bits != null) {
-        awaited.or(bits);
-      }
+      awaited.or(bits);
       if (receivedAssignments != null) {
         assignments = receivedAssignments;
       }

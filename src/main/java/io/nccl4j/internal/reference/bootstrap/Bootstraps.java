@@ -119,9 +119,23 @@ public final class Bootstraps {
     growBootstraps.remove(key);
   }
 
-  /** Fails the bootstraps that expect a rank that has left. */
-  public void checkPresent() {
-    bootstraps.values().forEach(Bootstrap::checkPresent);
+  /**
+   * Fails the bootstraps whose ranks exclude different ranks or expect a rank that has left, and
+   * makes the ranks of the others check what they wait for.
+   */
+  public void check() {
+    bootstraps.forEach(
+        (key, bootstrap) -> {
+          BootstrapFailure found =
+              key.function().equals(BootstrapKey.SHRINK)
+                  ? parent.disagreement(key.excluded())
+                  : null;
+          if (found != null) {
+            bootstrap.giveUp(found);
+          }
+          bootstrap.checkPresent();
+          bootstrap.wake();
+        });
     growBootstraps.values().forEach(GrowBootstrap::checkPresent);
   }
 }

@@ -59,7 +59,7 @@ public final class GrowBootstrap implements BootstrapTarget {
       expected.set(0, newSize);
       Bootstrap opened = bootstraps.open(key, expected, this::onComplete);
       if (failure != null) {
-        opened.fail(failure, null);
+        opened.fail(BootstrapFailure.of(failure));
       }
       bootstrap = opened;
     }
@@ -101,7 +101,7 @@ public final class GrowBootstrap implements BootstrapTarget {
     }
     // Outside the lock: a bootstrap that is done calls forget while it holds its own lock.
     if (current != null) {
-      current.fail(why, null);
+      current.fail(BootstrapFailure.of(why));
     }
   }
 

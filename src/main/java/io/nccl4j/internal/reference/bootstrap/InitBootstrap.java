@@ -114,7 +114,7 @@ public final class InitBootstrap implements BootstrapTarget {
 
   @Override
   public void fail(String why) {
-    bootstrap.fail(why, null);
+    bootstrap.fail(BootstrapFailure.of(why));
   }
 
   /** Returns the bootstrap target of an id, and creates it if necessary. */
@@ -229,7 +229,7 @@ public final class InitBootstrap implements BootstrapTarget {
       } catch (IOException e) {
         endpoint.release(target.secret());
         String text = target.maker() + " at " + target.maker().address() + ", which created the id";
-        bootstrap.fail(text + ", cannot be reached: " + e.getMessage(), null);
+        bootstrap.fail(BootstrapFailure.of(text + ", cannot be reached: " + e.getMessage()));
         throw e instanceof SocketTimeoutException
             ? new NcclTimeoutException(function, deadline.timeout(), text + ", did not answer")
             : new NcclRemoteException(
@@ -260,17 +260,10 @@ public final class InitBootstrap implements BootstrapTarget {
     }
 
     @Override
-    public void giveUp(int expected, String text, BitSet missing) {
-      if (connection == null) {
-        return;
+    public void giveUp(int expected, BootstrapFailure why) {
+      if (connection != null) {
+        connection.send(Message.of(Message.Kind.GIVE_UP, why::write));
       }
-      connection.send(
-          Message.of(
-              Message.Kind.GIVE_UP,
-              out -> {
-                Message.writeReason(out, text);
-                Message.writeBits(out, missing);
-              }));
     }
 
     @Override

@@ -42,10 +42,9 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
         bootstrap.confirm(rank);
       }
       case GIVE_UP -> {
-        String text = in.readUTF();
-        BitSet missing = Message.readBits(in);
+        BootstrapFailure why = BootstrapFailure.read(in);
         if (bootstrap != null) {
-          bootstrap.giveUp(text, missing);
+          bootstrap.giveUp(why);
         }
       }
       default -> throw new ProtocolException("it sent a " + message.kind() + " message");
@@ -124,12 +123,13 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
   public void ended(Connection from, String why, boolean protocolViolation) {
     if (bootstrap != null && !ranks.isEmpty()) {
       bootstrap.giveUp(
-          RankSets.describe(ranks)
-              + " ("
-              + address
-              + ") ended the connection while others were waiting"
-              + (why == null ? "" : ": " + why),
-          null);
+          BootstrapFailure.of(
+              RankSets.describe(ranks)
+                  + " ("
+                  + address
+                  + ") ended the connection while others were waiting"
+                  + (why == null ? "" : ": " + why),
+              ranks));
     }
   }
 }

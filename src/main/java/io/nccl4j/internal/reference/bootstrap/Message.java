@@ -75,7 +75,7 @@ public final class Message {
   }
 
   public static final int MAGIC = 0x4E43_344A;
-  public static final int VERSION = 2;
+  public static final int VERSION = 3;
   public static final int HEADER_BYTES = 12;
 
   /** More than the rank map of 32768 ranks in as many processes needs. */
@@ -193,19 +193,8 @@ public final class Message {
     return count;
   }
 
-  public static void writeText(DataOutput out, String text) throws IOException {
-    out.writeBoolean(text != null);
-    if (text != null) {
-      writeReason(out, text);
-    }
-  }
-
   /** Writes a reason, truncated if it is too long. */
   public static void writeReason(DataOutput out, String text) throws IOException {
     out.writeUTF(text.substring(0, Math.min(text.length(), MAX_REASON_CHARS)));
-  }
-
-  static String readText(DataInput in) throws IOException {
-    return in.readBoolean() ? in.readUTF() : null;
   }
 }

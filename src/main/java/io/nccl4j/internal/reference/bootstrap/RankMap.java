@@ -6,6 +6,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.internal.auth.SessionKeys;
+import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
@@ -159,10 +160,13 @@ public final class RankMap {
 
   private static NcclException cancelled(Participant participant, CancellationException cause) {
     return new NcclRemoteException(
-        participant.bootstrap().function(),
-        NcclResult.REMOTE_ERROR.code(),
-        "rank " + participant.rank() + " was " + cause.getMessage(),
-        "");
+            participant.bootstrap().function(),
+            NcclResult.REMOTE_ERROR.code(),
+            "rank " + participant.rank() + " was " + cause.getMessage(),
+            "")
+        .initDetails(
+            FailureDetails.of(
+                participant.communicator(), RankSets.of(participant.rank()), new BitSet()));
   }
 
   /** Returns the failure of the rank that called {@link #form} first, as another rank sees it. */

@@ -2,6 +2,7 @@ package io.nccl4j.internal.reference.rank;
 
 import io.nccl4j.NcclException;
 import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapFailure;
 import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
 import io.nccl4j.internal.reference.bootstrap.Bootstraps;
 import io.nccl4j.internal.reference.bootstrap.CommunicatorEndpoint;
@@ -18,6 +19,9 @@ import io.nccl4j.internal.reference.transport.LinkContext;
 import io.nccl4j.internal.reference.transport.LinkKey;
 import io.nccl4j.internal.reference.transport.LinkTable;
 import io.nccl4j.internal.reference.transport.Presence;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
 import java.io.IOException;
@@ -25,12 +29,17 @@ import java.net.InetSocketAddress;
 import java.net.ProtocolException;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.List;
+import java.util.Objects;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.BooleanSupplier;
+import java.util.stream.IntStream;
 
 /**
  * This process's part of a communicator: its ranks, the state of the ranks of other processes, and
@@ -117,12 +126,25 @@ public final class CommunicatorState
       return communicator == null ? null : communicator.hostedRank(assignment.rank());
     } catch (RuntimeException | Error e) {
       String why = e instanceof NcclException failure ? failure.text() : e.toString();
-      bootstrap.giveUp("rank " + participant.rank() + " failed to connect: " + why, null);
+      bootstrap.giveUp(failedToConnect(participant.rank(), why, e));
       if (communicator != null) {
         communicator.abandon("rank " + assignment.rank() + " gave up connecting: " + why);
       }
       throw e;
     }
+  }
+
+  /** Names the ranks because of which a rank failed to connect, or else that rank. */
+  private static BootstrapFailure failedToConnect(int rank, String why, Throwable cause) {
+    String text = "rank " + rank + " failed to connect: " + why;
+    if (cause instanceof NcclException known) {
+      BitSet failed = RankSets.of(known.failedRanks());
+      BitSet missing = RankSets.of(known.missingRanks());
+      if (!failed.isEmpty() || !missing.isEmpty()) {
+        return new BootstrapFailure(text, failed, missing, false);
+      }
+    }
+    return BootstrapFailure.of(text, rank);
   }
 
   /** Returns this process's part of a new communicator; its first rank creates and connects it. */
@@ -445,7 +467,151 @@ public final class CommunicatorState
   /** Makes all waits of this process check which ranks have left. */
   void onPresenceChanged() {
     signalFailure();
-    bootstraps.checkPresent();
+    bootstraps.check();
+  }
+
+  /**
+   * Notifies all ranks of a rank's shrink, and waits until the processes of the excluded ranks have
+   * received that, unless they do not answer: an excluded rank that shrinks too then learns that it
+   * is excluded, whichever of the two was first.
+   *
+   * @param afterFailure whether an excluded rank that answers was probably excluded by mistake, and
+   *     is given time to call too
+   */
+  void announceShrink(RankState self, Participant participant, boolean afterFailure) {
+    announceShrink(self);
+    long timeout = participant.deadline().timeout().toNanos();
+    Deadline grace =
+        Deadline.after(
+            Duration.ofNanos(afterFailure ? Math.min(EXPLANATION_NANOS, timeout / 4) : 0));
+    BitSet excluded = self.shrink().excluded();
+    List<BooleanSupplier> heard = new ArrayList<>();
+    for (int rank = excluded.nextSetBit(0); rank >= 0; rank = excluded.nextSetBit(rank + 1)) {
+      RankState other = rankState(rank);
+      RemoteProcess process = remoteProcess(rank);
+      long request = process == null ? 0 : process.requestAnswer();
+      heard.add(
+          () ->
+              other.presence().left()
+                  || (process != null && process.silent(silenceNanos(timeout)))
+                  || (grace.passed() && (process == null || process.answered(request))));
+    }
+    participant
+        .bootstrap()
+        .await(
+            participant,
+            () -> heard.stream().allMatch(BooleanSupplier::getAsBoolean),
+            () -> new Bootstrap.MissingRanks(describe(excluded) + " did not answer", excluded));
+  }
+
+  /** Notifies all ranks of a change of a rank's shrink. */
+  void announceShrink(RankState self) {
+    for (RemoteProcess process : remoteProcesses) {
+      if (process != null) {
+        process.announce(self);
+      }
+    }
+    bootstraps.check();
+  }
+
+  /** Returns the ranks that have left, and those whose processes do not answer now. */
+  public BitSet lostRanks(Duration timeout) {
+    List<RemoteProcess> others = Arrays.stream(remoteProcesses).filter(Objects::nonNull).toList();
+    List<Long> requests = others.stream().map(RemoteProcess::requestAnswer).toList();
+    BitSet lost = new BitSet();
+    for (int i = 0; i < requests.size(); i++) {
+      RemoteProcess process = others.get(i);
+      if (!awaitAnswer(process, requests.get(i), silenceNanos(timeout.toNanos()))) {
+        lost.or(process.ranks());
+      }
+    }
+    rankStates.stream()
+        .filter(each -> each.presence().left())
+        .forEach(each -> lost.set(each.rank()));
+    return lost;
+  }
+
+  /** Waits for the answer of a process; returns whether it came before the process is silent. */
+  private static boolean awaitAnswer(RemoteProcess process, long request, long silenceNanos) {
+    Backoff backoff = Backoff.betweenLooks(Deadline.after(Duration.ofNanos(silenceNanos)));
+    return Interrupts.getUninterruptibly(
+        () -> {
+          while (!process.answered(request)) {
+            if (process.silent(silenceNanos) || !backoff.pause()) {
+              return process.answered(request);
+            }
+          }
+          return true;
+        });
+  }
+
+  @Override
+  public BootstrapFailure disagreement(BitSet excluded) {
+    for (HostedRank hostedRank : hostedRanks) {
+      RankState own = hostedRank == null ? null : hostedRank.self();
+      if (own != null && own.shrink().pending() && own.shrink().excluded().equals(excluded)) {
+        for (RankState other : rankStates) {
+          BootstrapFailure found = disagreement(own, hostedRank.lastExcluded(), other);
+          if (found != null) {
+            return found;
+          }
+        }
+      }
+    }
+    return null;
+  }
+
+  /** Returns whether a shrink fails anyway, because a rank that it needs has left. */
+  private boolean expectsRankThatLeft(BitSet excluded) {
+    return rankStates.stream()
+        .anyMatch(each -> each.presence().left() && !excluded.get(each.rank()));
+  }
+
+  /**
+   * Returns why two ranks cannot both shrink, or null.
+   *
+   * @param last the ranks that the first rank's previous shrink excluded: the other rank may not
+   *     have noticed yet that this one has ended
+   */
+  private BootstrapFailure disagreement(RankState own, BitSet last, RankState other) {
+    BitSet mine = own.shrink().excluded();
+    RankState.Shrink others = other.shrink();
+    if (others.phase() == RankState.ShrinkPhase.DONE
+        && others.excluded().get(own.rank())
+        && other.presence().gone()) {
+      return new BootstrapFailure(
+          "rank %d continues without %s; rank %d excludes %s"
+              .formatted(
+                  other.rank(),
+                  RankSets.describe(others.excluded()),
+                  own.rank(),
+                  RankSets.describe(mine)),
+          others.excluded(),
+          new BitSet(),
+          true);
+    }
+    if (!others.pending()
+        || others.excluded().equals(mine)
+        || others.excluded().equals(last)
+        || expectsRankThatLeft(mine)
+        || expectsRankThatLeft(others.excluded())) {
+      return null;
+    }
+    // The other excluded ranks may call too: only those that have left are known to be lost.
+    BitSet failed = new BitSet();
+    IntStream.concat(mine.stream(), others.excluded().stream())
+        .filter(rank -> presence(rank).left())
+        .forEach(failed::set);
+    return new BootstrapFailure(
+        "ranks exclude different ranks: rank %d excludes %s, rank %d excludes %s"
+            .formatted(
+                own.rank(),
+                RankSets.describe(mine),
+                other.rank(),
+                RankSets.describe(others.excluded())),
+        failed,
+        new BitSet(),
+        true);
   }
 
   /** Closes the connections with the other processes. */
@@ -477,7 +643,7 @@ public final class CommunicatorState
       statusRequestedAt = now;
       for (RemoteProcess process : remoteProcesses) {
         if (process != null) {
-          process.requestStatus(now);
+          process.requestStatus();
         }
       }
     }
@@ -497,10 +663,14 @@ public final class CommunicatorState
     return true;
   }
 
+  /** Returns how long a process may take to answer: part of the timeout, as it may be busy. */
+  private static long silenceNanos(long timeoutNanos) {
+    return Math.max(MIN_SILENCE_NANOS, timeoutNanos / 4);
+  }
+
   @Override
   public BitSet silent(BitSet ranks, long timeoutNanos) {
-    // A process may be slow because its machine is busy, so allow part of the timeout.
-    long nanos = Math.max(MIN_SILENCE_NANOS, timeoutNanos / 4);
+    long nanos = silenceNanos(timeoutNanos);
     BitSet silent = new BitSet();
     ranks.stream()
         .filter(rank -> remoteProcess(rank) != null && remoteProcess(rank).silent(nanos))

@@ -10,6 +10,7 @@ import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
+import io.nccl4j.internal.reference.bootstrap.Participant;
 import io.nccl4j.internal.reference.collective.AllReduceAlgorithm;
 import io.nccl4j.internal.reference.collective.CollectiveRunner;
 import io.nccl4j.internal.reference.collective.DirectSync;
@@ -32,6 +33,7 @@ import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
+import java.util.function.Predicate;
 import java.util.stream.Collectors;
 
 /**
@@ -59,6 +61,7 @@ public final class HostedRank implements RankContext {
   private volatile Duration timeout = Duration.ofSeconds(30);
   private volatile long timeoutNanos = timeout.toNanos();
   private volatile String name;
+  private volatile BitSet lastExcluded;
   private volatile NcclException failure;
   private volatile IdleStrategy waiter;
 
@@ -189,6 +192,31 @@ public final class HostedRank implements RankContext {
     BootstrapKey now = upcoming(function, excluded);
     bootstraps.put(new BootstrapKey(function, excluded, 0), now.number() + 1);
     return now;
+  }
+
+  /**
+   * Tells the other ranks which ranks a shrink of this rank excludes.
+   *
+   * @param afterFailure whether ranks are excluded because they seem to be lost
+   * @throws NcclException if another rank excludes other ranks
+   */
+  public void beginShrink(BitSet excluded, Participant participant, boolean afterFailure) {
+    self.setShrink(RankState.ShrinkPhase.PENDING, excluded);
+    communicator.announceShrink(self, participant, afterFailure);
+  }
+
+  /** Tells the other ranks that the shrink has ended. */
+  public void endShrink(boolean done) {
+    if (self.shrink().pending()) {
+      lastExcluded = self.shrink().excluded();
+      self.setShrink(done ? RankState.ShrinkPhase.DONE : RankState.ShrinkPhase.NONE, lastExcluded);
+      communicator.announceShrink(self);
+    }
+  }
+
+  /** Returns the ranks that the last shrink that has ended excluded, or null. */
+  BitSet lastExcluded() {
+    return lastExcluded;
   }
 
   /** Returns the number of a new operation in the order of this rank's operations. */
@@ -334,16 +362,26 @@ public final class HostedRank implements RankContext {
 
   @Override
   public FailureDetails details(String function, BitSet failed, BitSet missing) {
-    BitSet left = (BitSet) failed.clone();
-    for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
-      if (presence(rankOfPeer).left()) {
-        left.set(rankOfPeer);
-      }
+    BitSet left = ranksThat(Presence::left);
+    // Read after the presences: a rank that leaves after a failure leaves because of it.
+    RankFailure cause = communicator.failure();
+    if (cause != null) {
+      left = ranksThat(presence -> presence == Presence.LOST);
+      left.or(cause.failed());
     }
+    left.or(failed);
     Operation operation = OPERATIONS.get(function);
     // Only one collective runs at a time.
     long number = operation == null || operation.pointToPoint() ? 0 : self.passed() + 1;
     return FailureDetails.of(name, existing(left), existing(missing)).in(operation, number);
+  }
+
+  private BitSet ranksThat(Predicate<Presence> condition) {
+    BitSet ranks = new BitSet();
+    for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
+      ranks.set(rankOfPeer, condition.test(presence(rankOfPeer)));
+    }
+    return ranks;
   }
 
   /** Returns the ranks that exist; another process may have named others. */
@@ -482,15 +520,17 @@ public final class HostedRank implements RankContext {
     if (typed instanceof CommunicatorAbortedException) {
       return typed;
     }
-    String text = typed.getMessage();
-    BitSet failed = new BitSet();
     // A remote failure is that of the ranks that have left; any other is this rank's own.
-    failed.set(rank, !(typed instanceof NcclRemoteException));
+    boolean remote = typed instanceof NcclRemoteException;
+    RankFailure.Kind kind = remote ? RankFailure.Kind.REMOTE : RankFailure.Kind.RANK_FAILED;
+    String text = remote ? typed.text() : typed.getMessage();
+    BitSet failed = new BitSet();
+    failed.set(rank, !remote);
     typed.initDetails(details(function, failed, new BitSet()));
     if (failure == null) {
       failure = typed;
     }
-    communicator.raise(RankFailure.of(rank, RankFailure.Kind.RANK_FAILED, text, typed.details()));
+    communicator.raise(RankFailure.of(rank, kind, text, typed.details()));
     return typed;
   }
 
@@ -521,7 +561,7 @@ public final class HostedRank implements RankContext {
     return typed;
   }
 
-  /** Returns the first failure of this rank, with the ranks that have left until now. */
+  /** Returns the first failure of this rank, with the ranks that were lost until now. */
   public Optional<NcclException> ownFailure() {
     NcclException first = failure;
     if (first == null) {

@@ -42,8 +42,8 @@ public record RankFailure(
     MISMATCH,
     /** Ranks were missing; they see a remote failure, the others a timeout. */
     TIMEOUT,
-    /** A process violated the protocol or is unreachable; every rank sees the same failure. */
-    PROTOCOL_VIOLATION;
+    /** A rank has left, or its process violated the protocol; every rank sees the same failure. */
+    REMOTE;
 
     private static final Kind[] ALL = values();
   }
@@ -64,7 +64,7 @@ public record RankFailure(
 
   /** Returns the failure of another process, whose ranks are lost. */
   public static RankFailure protocolViolation(String text, BitSet failed) {
-    return new RankFailure(0, Kind.PROTOCOL_VIOLATION, text, failed, new BitSet(), null, 0);
+    return new RankFailure(0, Kind.REMOTE, text, failed, new BitSet(), null, 0);
   }
 
   public static RankFailure read(DataInput in) throws IOException {
@@ -120,7 +120,7 @@ public record RankFailure(
               ? remote(function, "rank " + rank + " gave up waiting for this rank: " + text)
               : new NcclTimeoutException(function, NcclResult.TIMEOUT.code(), text, "");
       case RANK_FAILED -> remote(function, "rank " + rank + " failed: " + text);
-      case PROTOCOL_VIOLATION -> remote(function, text);
+      case REMOTE -> remote(function, text);
     };
   }
 

@@ -1,5 +1,6 @@
 package io.nccl4j.internal.reference.rank;
 
+import io.nccl4j.internal.reference.bootstrap.Message;
 import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.transport.Presence;
 import java.io.DataInput;
@@ -9,6 +10,7 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.net.ProtocolException;
 import java.nio.ByteBuffer;
+import java.util.BitSet;
 
 /**
  * The state of a rank as the other ranks see it: whether it is present, and the collectives that it
@@ -31,12 +33,36 @@ public final class RankState {
   private static final int BYTES =
       2 + 2 * Long.BYTES + KEPT * (Integer.BYTES + Long.BYTES + Integer.BYTES);
 
+  /** Whether a rank is in a shrink. */
+  enum ShrinkPhase {
+    /** It has called none, or the last one has failed. */
+    NONE,
+    PENDING,
+    /** It has a new communicator without the excluded ranks. */
+    DONE;
+
+    private static final ShrinkPhase[] ALL = values();
+  }
+
+  /**
+   * The last shrink that a rank has called.
+   *
+   * @param number increases with each change, since an older state may arrive later
+   * @param excluded the ranks that it excludes; may be empty
+   */
+  record Shrink(long number, ShrinkPhase phase, BitSet excluded) {
+    boolean pending() {
+      return phase == ShrinkPhase.PENDING;
+    }
+  }
+
   private final int rank;
   private final int[] shapes = new int[KEPT];
   private final long[] counts = new long[KEPT];
   private final int[] roots = new int[KEPT];
   private volatile Presence presence = Presence.HERE;
   private volatile String loss;
+  private volatile Shrink shrink = new Shrink(0, ShrinkPhase.NONE, new BitSet());
   private volatile long entered;
   private volatile long passed;
   private volatile boolean alone;
@@ -63,6 +89,15 @@ public final class RankState {
 
   public void setPresence(Presence next) {
     presence = next;
+  }
+
+  Shrink shrink() {
+    return shrink;
+  }
+
+  /** Sets the state of this rank's shrink; only its own thread does. */
+  void setShrink(ShrinkPhase phase, BitSet excluded) {
+    shrink = new Shrink(shrink.number + 1, phase, excluded);
   }
 
   /** Records that the rank's process is unreachable, unless the rank had left before. */
@@ -157,15 +192,17 @@ public final class RankState {
   /**
    * Writes the state of a rank of this process, which may enter collectives meanwhile. Copies the
    * fields again if it has: the receiver could not detect that some are those of later collectives.
+   *
+   * @param shown the presence to write, which may be an earlier one
    */
   @SuppressWarnings("EnumOrdinal") // Both sides use the same version of the protocol.
-  public void write(DataOutput out) throws IOException {
+  public void write(DataOutput out, Presence shown) throws IOException {
     ByteBuffer copy = ByteBuffer.allocate(BYTES);
     long number;
     do {
       copy.clear();
       number = entered;
-      copy.put((byte) presence.ordinal()).put((byte) (alone ? 1 : 0));
+      copy.put((byte) shown.ordinal()).put((byte) (alone ? 1 : 0));
       copy.putLong(number).putLong(passed);
       for (int slot = 0; slot < KEPT; slot++) {
         copy.putInt(shapes[slot]).putLong(counts[slot]).putInt(roots[slot]);
@@ -173,6 +210,10 @@ public final class RankState {
       VarHandle.loadLoadFence();
     } while (entered != number);
     out.write(copy.array());
+    Shrink last = shrink;
+    out.writeLong(last.number);
+    out.writeByte(last.phase.ordinal());
+    Message.writeBits(out, last.excluded);
   }
 
   /** Applies the state that the rank's process has sent; returns whether its presence changed. */
@@ -196,11 +237,24 @@ public final class RankState {
       alone = nowAlone;
       entered = nowEntered;
     }
+    readShrink(in);
     boolean changed = code > presence.ordinal();
     if (changed) {
       presence = Presence.of(code);
     }
     return changed;
+  }
+
+  private void readShrink(DataInput in) throws IOException {
+    long number = in.readLong();
+    int phase = in.readUnsignedByte();
+    BitSet excluded = Message.readBits(in);
+    if (phase >= ShrinkPhase.ALL.length || excluded == null) {
+      throw new ProtocolException("it reports that rank " + rank + " is in no known shrink");
+    }
+    if (number > shrink.number) {
+      shrink = new Shrink(number, ShrinkPhase.ALL[phase], excluded);
+    }
   }
 
   private void readCall(DataInput in, int slot, boolean keep) throws IOException {

@@ -4,6 +4,7 @@ import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapFailure;
 import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
 import io.nccl4j.internal.reference.bootstrap.Connection;
 import io.nccl4j.internal.reference.bootstrap.Handshake;
@@ -17,6 +18,7 @@ import io.nccl4j.internal.reference.transport.TcpSendLink;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
+import java.io.DataOutput;
 import java.io.IOException;
 import java.net.ProtocolException;
 import java.net.SocketTimeoutException;
@@ -36,8 +38,10 @@ public final class RemoteProcess implements Connection.Receiver {
   private final BitSet ranks;
   private volatile Connection connection;
   private volatile boolean lost;
-  // When the pending request for status was sent; 0 if there is none.
+  // When the oldest pending request for status was sent; 0 if there is none.
   private volatile long unansweredSince;
+  private long requests;
+  private volatile long answers;
 
   RemoteProcess(CommunicatorState communicator, int process) {
     this.communicator = communicator;
@@ -146,24 +150,34 @@ public final class RemoteProcess implements Connection.Receiver {
     send(Message.of(Message.Kind.FAILURE, failure::write));
   }
 
-  /** Sends the state of a rank of this process, and of a closed one how much it has sent. */
+  /** Sends the state of a rank of this process. */
   void announce(RankState self) {
+    sendState(Message.of(Message.Kind.PRESENCE, out -> write(out, self)));
+  }
+
+  /**
+   * Writes the state of a rank, after how much it has sent if it has closed: a receiver that knew
+   * only that the rank has closed would take data that is still on its way for missing.
+   */
+  private void write(DataOutput out, RankState state) throws IOException {
+    Presence presence = state.presence();
     List<TcpSendLink> sent =
-        self.presence() == Presence.CLOSED
-            ? communicator.links().sentBy(self.rank(), ranks)
-            : List.of();
-    sendState(
-        Message.of(
-            Message.Kind.PRESENCE,
-            out -> {
-              out.writeInt(self.rank());
-              self.write(out);
-              out.writeInt(sent.size());
-              for (TcpSendLink link : sent) {
-                link.key().write(out);
-                out.writeLong(link.sent());
-              }
-            }));
+        presence == Presence.CLOSED ? communicator.links().sentBy(state.rank(), ranks) : List.of();
+    out.writeInt(sent.size());
+    for (TcpSendLink link : sent) {
+      link.key().write(out);
+      out.writeLong(link.sent());
+    }
+    out.writeInt(state.rank());
+    state.write(out, presence);
+  }
+
+  /** Reads the state of one of its ranks; returns whether the rank's presence has changed. */
+  private boolean readState(DataInput in) throws IOException {
+    for (int left = Message.count(in); left > 0; left--) {
+      communicator.links().expect(LinkKey.read(in), in.readLong());
+    }
+    return readPeer(in).read(in);
   }
 
   /**
@@ -198,11 +212,29 @@ public final class RemoteProcess implements Connection.Receiver {
   }
 
   /** Requests the progress of the ranks, unless a request is still pending. */
-  public void requestStatus(long now) {
-    if (!lost && unansweredSince == 0) {
-      unansweredSince = now;
-      send(Message.of(Message.Kind.STATUS_REQUEST, out -> {}));
+  public void requestStatus() {
+    if (unansweredSince == 0) {
+      requestAnswer();
     }
+  }
+
+  /** Requests the progress of the ranks; returns the number of the answer. */
+  synchronized long requestAnswer() {
+    if (unansweredSince == 0) {
+      unansweredSince = System.nanoTime();
+    }
+    send(Message.of(Message.Kind.STATUS_REQUEST, out -> {}));
+    return ++requests;
+  }
+
+  private synchronized void countAnswer() {
+    answers++;
+    unansweredSince = answers == requests ? 0 : System.nanoTime();
+  }
+
+  /** Returns whether the process has sent this answer, or will not. */
+  boolean answered(long request) {
+    return lost || answers >= request;
   }
 
   /** Returns whether a request has been pending for longer than the given time. */
@@ -250,13 +282,10 @@ public final class RemoteProcess implements Connection.Receiver {
   }
 
   private void receivePresence(DataInput in) throws IOException {
-    RankState rankState = readPeer(in);
-    boolean changed = rankState.read(in);
-    for (int left = Message.count(in); left > 0; left--) {
-      communicator.links().expect(LinkKey.read(in), in.readLong());
-    }
-    if (changed) {
+    if (readState(in)) {
       communicator.onPresenceChanged();
+    } else {
+      communicator.bootstraps().check();
     }
   }
 
@@ -287,17 +316,22 @@ public final class RemoteProcess implements Connection.Receiver {
             out -> {
               out.writeInt(own.cardinality());
               for (int rank = own.nextSetBit(0); rank >= 0; rank = own.nextSetBit(rank + 1)) {
-                out.writeInt(rank);
-                communicator.rankState(rank).write(out);
+                write(out, communicator.rankState(rank));
               }
             }));
   }
 
   private void receiveStatus(DataInput in) throws IOException {
+    boolean changed = false;
     for (int left = Message.count(in); left > 0; left--) {
-      readPeer(in).read(in);
+      changed |= readState(in);
     }
-    unansweredSince = 0;
+    countAnswer();
+    if (changed) {
+      communicator.onPresenceChanged();
+    } else {
+      communicator.bootstraps().check();
+    }
   }
 
   private void receiveBootstrapMessage(Message.Kind kind, DataInput in) throws IOException {
@@ -317,7 +351,7 @@ public final class RemoteProcess implements Connection.Receiver {
     switch (kind) {
       case REJECTED -> bootstrap.applyRejection(in.readInt(), in.readUTF());
       case CONNECTED -> bootstrap.confirm(readConfirmed(in));
-      default -> bootstrap.fail(in.readUTF(), Message.readBits(in));
+      default -> bootstrap.fail(BootstrapFailure.read(in));
     }
   }
 
@@ -386,15 +420,14 @@ public final class RemoteProcess implements Connection.Receiver {
       }
 
       @Override
-      public void giveUp(int expected, String text, BitSet missing) {
+      public void giveUp(int expected, BootstrapFailure why) {
         send(
             Message.of(
                 Message.Kind.GIVE_UP,
                 out -> {
                   key.write(out);
                   out.writeInt(expected);
-                  Message.writeReason(out, text);
-                  Message.writeBits(out, missing);
+                  why.write(out);
                 }));
       }
 

@@ -56,7 +56,7 @@ class RankStateTest {
   void stateWrittenWhileItAdvancesIsThatOfOneMoment() throws IOException {
     RankState sender = entered(1, 1);
     Interrupted message = new Interrupted(sender);
-    sender.write(new DataOutputStream(message));
+    sender.write(new DataOutputStream(message), sender.presence());
     assertEquals(1 + LATER, sender.entered());
 
     RankState received = new RankState(1);

@@ -1,0 +1,196 @@
+package io.nccl4j;
+
+import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
+import java.time.Duration;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.Set;
+import java.util.SortedSet;
+import java.util.TreeSet;
+import org.jspecify.annotations.NullMarked;
+
+/**
+ * How the remaining ranks of a communicator continue after others were lost. Immutable.
+ *
+ * {@snippet :
+ * while (true) {
+ *   try {
+ *     train(comm);
+ *     break;
+ *   } catch (NcclException failure) {
+ *     Communicator broken = comm;
+ *     comm = Recovery.defaults().recover(broken, failure); // throws if it cannot continue
+ *     broken.abort();
+ *   }
+ * }
+ * }
+ *
+ * <p>Every surviving rank calls {@link #recover} on the same communicator: the one whose ranks all
+ * continue together. If the failed operation was that of a child, that is the parent from which the
+ * children are then split again; their ranks, and so {@link NcclException#failedRanks} of their
+ * operations, may have other numbers.
+ *
+ * <p><b>Which ranks are lost.</b> On the reference backend the survivors agree on it: a rank is
+ * lost if its process is unreachable or does not answer, if it has closed or aborted the
+ * communicator, or if it does not call {@link #recover} within the communicator's timeout. A rank
+ * whose operation failed but which calls {@link #recover} continues. NCCL does not report which
+ * ranks are lost, so the program passes them to {@link #withLostRanks}, the same on every survivor:
+ * from its launcher, for example. If survivors pass different ranks there, NCCL does not notice,
+ * and all fail when the timeout expires.
+ *
+ * <p><b>Who may continue.</b> Ranks that cannot reach each other may each take the others for lost.
+ * So that only one part continues, it must have more than half of the communicator's ranks, or half
+ * of them including rank 0. {@link #withMinority} lifts this rule.
+ */
+@NullMarked
+public final class Recovery {
+  /** The duration of all attempts in timeouts of the communicator: some ranks may come late. */
+  private static final int TIMEOUTS = 3;
+
+  private static final Recovery DEFAULTS = new Recovery(Set.of(), false);
+
+  private final Set<Integer> lostRanks;
+  private final boolean minority;
+
+  private Recovery(Set<Integer> lostRanks, boolean minority) {
+    this.lostRanks = lostRanks;
+    this.minority = minority;
+  }
+
+  /** {@return a recovery in which the backend finds the lost ranks, and a majority continues} */
+  public static Recovery defaults() {
+    return DEFAULTS;
+  }
+
+  /**
+   * {@return a copy that also excludes ranks that the program knows to be lost} Required with NCCL.
+   *
+   * @param ranks ranks of the communicator that is recovered; copied
+   */
+  public Recovery withLostRanks(Set<Integer> ranks) {
+    return new Recovery(Set.copyOf(ranks), minority);
+  }
+
+  /**
+   * {@return a copy that permits or forbids the ranks to continue without a majority} Permit it
+   * only if nothing else prevents two parts of the job from continuing independently, for example
+   * if the launcher has reported the exit of every lost rank.
+   *
+   * @param permitted whether any number of ranks may continue; by default not
+   */
+  public Recovery withMinority(boolean permitted) {
+    return new Recovery(lostRanks, permitted);
+  }
+
+  /**
+   * Creates a communicator of the surviving ranks, which keep their order. Aborts the operations of
+   * the given one, as {@link ShrinkMode#ABORT_FIRST} does; the caller then aborts it. Waits for the
+   * other survivors, at most a few times the timeout of the communicator.
+   *
+   * @param communicator the communicator to continue from, on every survivor
+   * @param failure the failure of one of its operations, or of an operation of a child
+   * @return the new communicator, with the same configuration; the caller closes it
+   * @throws IllegalArgumentException if a rank of {@link #withLostRanks} is out of range or is this
+   *     rank
+   * @throws IllegalStateException if the communicator is not open
+   * @throws NcclException if this rank cannot continue: the lost ranks are unknown, the survivors
+   *     have no majority or exclude this rank, or the library reports an error; {@code failure} is
+   *     its cause or suppressed in it
+   * @throws UnsupportedNcclVersionException if the library is too old
+   * @throws java.util.concurrent.CancellationException if the waiting thread is interrupted; its
+   *     interrupt status stays set
+   */
+  public Communicator recover(Communicator communicator, NcclException failure) {
+    Objects.requireNonNull(failure, "failure");
+    for (int rank : lostRanks) {
+      Arguments.inRange(rank, "lost rank", 0, communicator.size() - 1);
+    }
+    Optional<Set<Integer>> found = communicator.lostRanks();
+    if (found.isEmpty()) {
+      return recoverUnreported(communicator, failure);
+    }
+    Duration timeout = communicator.config().timeout();
+    Backoff backoff = Backoff.betweenLooks(Deadline.after(timeout.multipliedBy(TIMEOUTS)));
+    SortedSet<Integer> excluded = union(lostRanks, found.get());
+    while (true) {
+      checkMajority(communicator, excluded, failure);
+      try {
+        return communicator.shrinkAfterFailure(excluded);
+      } catch (NcclException e) {
+        e.addSuppressed(failure);
+        boolean disagreed = e.result() == NcclResult.INVALID_USAGE;
+        if (disagreed && e.failedRanks().contains(communicator.rank())) {
+          throw e; // the others continue without this rank
+        }
+        // Some of the ranks that this rank has excluded have called.
+        SortedSet<Integer> next = union(disagreed ? lostRanks : excluded, e.failedRanks());
+        next.addAll(e.missingRanks());
+        next.addAll(communicator.lostRanks().orElseThrow());
+        next.remove(communicator.rank());
+        boolean learned = disagreed || !next.equals(excluded);
+        if (!learned || !pause(backoff)) {
+          throw e;
+        }
+        excluded = next;
+      }
+    }
+  }
+
+  /** Recovers on a library that does not report which ranks are lost. */
+  private Communicator recoverUnreported(Communicator communicator, NcclException failure) {
+    if (lostRanks.isEmpty()) {
+      throw cannot(
+          communicator,
+          failure,
+          "NCCL does not report which ranks are lost; pass the ranks that the launcher reports to"
+              + " withLostRanks, the same on every rank, or abort and start all ranks anew");
+    }
+    checkMajority(communicator, lostRanks, failure);
+    try {
+      return communicator.shrinkAfterFailure(new TreeSet<>(lostRanks));
+    } catch (NcclException e) {
+      e.addSuppressed(failure);
+      throw e;
+    }
+  }
+
+  private void checkMajority(
+      Communicator communicator, Set<Integer> excluded, NcclException failure) {
+    int size = communicator.size();
+    int left = size - excluded.size();
+    boolean majority = 2 * left > size || (2 * left == size && !excluded.contains(0));
+    if (!minority && !majority) {
+      throw cannot(
+          communicator,
+          failure,
+          "%d of %d ranks are left, which is no majority: the other ranks may continue too. Recovery.withMinority(true) continues anyway"
+              .formatted(left, size));
+    }
+  }
+
+  private static NcclException cannot(
+      Communicator communicator, NcclException failure, String why) {
+    String text = why + "; rank " + communicator.rank() + " failed: " + failure.getMessage();
+    NcclException thrown = NcclException.of("recover", failure.code(), text, "");
+    thrown.initDetails(failure.details()).initCause(failure);
+    return thrown;
+  }
+
+  private static SortedSet<Integer> union(Set<Integer> some, Set<Integer> others) {
+    SortedSet<Integer> all = new TreeSet<>(some);
+    all.addAll(others);
+    return all;
+  }
+
+  /** Returns false if no time is left. */
+  private static boolean pause(Backoff backoff) {
+    try {
+      return backoff.pause();
+    } catch (InterruptedException e) {
+      throw Interrupts.cancelled("recover");
+    }
+  }
+}

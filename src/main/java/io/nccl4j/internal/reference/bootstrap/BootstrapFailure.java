@@ -1,0 +1,64 @@
+package io.nccl4j.internal.reference.bootstrap;
+
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.NcclResult;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.internal.util.RankSets;
+import java.io.DataInput;
+import java.io.DataOutput;
+import java.io.IOException;
+import java.net.ProtocolException;
+import java.util.BitSet;
+
+/**
+ * Why a bootstrap has failed, the same on all its ranks.
+ *
+ * @param text the description, for messages
+ * @param failed the ranks that have failed or left
+ * @param missing the ranks that had not responded when a rank timed out; else empty
+ * @param mismatch whether the ranks called differently
+ */
+public record BootstrapFailure(String text, BitSet failed, BitSet missing, boolean mismatch) {
+  /** Returns a failure that concerns no particular rank. */
+  public static BootstrapFailure of(String text) {
+    return new BootstrapFailure(text, new BitSet(), new BitSet(), false);
+  }
+
+  /** Returns the failure of one rank. */
+  public static BootstrapFailure of(String text, int failed) {
+    return of(text, RankSets.of(failed));
+  }
+
+  public static BootstrapFailure of(String text, BitSet failed) {
+    return new BootstrapFailure(text, failed, new BitSet(), false);
+  }
+
+  public static BootstrapFailure read(DataInput in) throws IOException {
+    String text = in.readUTF();
+    BitSet failed = Message.readBits(in);
+    BitSet missing = Message.readBits(in);
+    if (failed == null || missing == null) {
+      throw new ProtocolException("a failed bootstrap names no ranks");
+    }
+    return new BootstrapFailure(text, failed, missing, in.readBoolean());
+  }
+
+  public void write(DataOutput out) throws IOException {
+    Message.writeReason(out, text);
+    Message.writeBits(out, failed);
+    Message.writeBits(out, missing);
+    out.writeBoolean(mismatch);
+  }
+
+  /** Returns the exception that a rank throws, without details. */
+  NcclException seenBy(int rank, String function) {
+    if (mismatch) {
+      return new NcclInvalidUsageException(function, NcclResult.INVALID_USAGE.code(), text, "");
+    }
+    return missing.isEmpty() || missing.get(rank)
+        ? new NcclRemoteException(function, NcclResult.REMOTE_ERROR.code(), text, "")
+        : new NcclTimeoutException(function, NcclResult.TIMEOUT.code(), text, "");
+  }
+}
