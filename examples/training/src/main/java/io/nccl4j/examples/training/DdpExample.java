@@ -1,20 +1,10 @@
 package io.nccl4j.examples.training;
 
-import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.ReduceOp;
-import io.nccl4j.pytorch.TensorBuffers;
 import io.nccl4j.tools.cli.ByteSize;
 import io.nccl4j.tools.cli.OptionValue;
-import io.nccl4j.training.ReducerConfig;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
-import java.util.List;
-import org.bytedeco.javacpp.PointerScope;
-import org.bytedeco.pytorch.SGD;
-import org.bytedeco.pytorch.SGDOptions;
-import org.bytedeco.pytorch.Tensor;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.TypeConversionException;
@@ -31,21 +21,6 @@ import picocli.CommandLine.TypeConversionException;
 public final class DdpExample extends Ranks {
   /** The largest number whose square is an int. */
   private static final int MAX_SIZE = 46_340;
-
-  /** The settings of the training, the same on all ranks. */
-  record Settings(
-      int size, int steps, int batch, long bucketBytes, double learningRate, long seed) {
-    int rowsOf(Communicator comm) {
-      return batch / comm.size();
-    }
-
-    ReducerConfig reducer() {
-      ReducerConfig defaults = ReducerConfig.defaults();
-      return defaults
-          .withBucketBytes(bucketBytes)
-          .withFirstBucketBytes(Math.min(bucketBytes, defaults.firstBucketBytes()));
-    }
-  }
 
   @Option(
       names = "--size",
@@ -149,13 +124,13 @@ public final class DdpExample extends Ranks {
     }
   }
 
-  private Settings settings() {
+  private Training.Settings settings() {
     try {
       long bytes = ByteSize.parse(bucket);
       if (bytes < 1) {
         throw new IllegalArgumentException("'" + bucket + "' is too small; the minimum is 1 byte");
       }
-      return new Settings(size, steps, batch, bytes, rate, seed);
+      return new Training.Settings(size, steps, batch, bytes, rate, seed);
     } catch (IllegalArgumentException e) {
       throw badArgument("--bucket: " + e.getMessage());
     }
@@ -163,9 +138,8 @@ public final class DdpExample extends Ranks {
 
   @Override
   int run(Communicator comm) {
-    Settings settings = settings();
-    boolean prints = comm.rank() == 0;
-    if (prints) {
+    Training.Settings settings = settings();
+    if (comm.rank() == 0) {
       System.out.printf(
           "# backend %s, ranks: %d, 3 layers of %d x %d, %d of %d rows per rank%n",
           comm.backend().name(), comm.size(), size, size, settings.rowsOf(comm), batch);
@@ -174,78 +148,19 @@ public final class DdpExample extends Ranks {
     // Ranks start with different parameters; the reducer copies rank 0's to all.
     Net net = new Net(comm, size, seed + comm.rank());
     try (FlightRecording recording = trace == null ? null : FlightRecording.start()) {
-      train(
-          comm,
-          net,
-          settings,
-          (step, loss, nanos) -> {
-            if (prints) {
-              System.out.printf("%7d  %10.6f  %8.1f%n", step, loss, nanos / 1e6);
-            }
-          });
+      new Training(
+              net,
+              settings,
+              (rank, step, loss, nanos) -> {
+                if (rank == 0) {
+                  System.out.printf("%7d  %10.6f  %8.1f%n", step, loss, nanos / 1e6);
+                }
+              })
+          .run(comm);
       if (recording != null) {
         recording.write(recordingOf(comm.rank()));
       }
     }
     return 0;
-  }
-
-  /** Receives the result of each step. */
-  interface EpochReport {
-    /**
-     * Called after each step.
-     *
-     * @param step the step, from 0
-     * @param loss the loss of the whole batch, before the step
-     * @param nanos the duration of the step
-     */
-    void step(int step, double loss, long nanos);
-  }
-
-  /**
-   * {@return the losses of the whole batch before each step}
-   *
-   * @param net this rank's model; its parameters are overwritten with rank 0's and then trained
-   */
-  static List<Double> train(Communicator comm, Net net, Settings settings, EpochReport progress) {
-    List<Double> losses = new ArrayList<>();
-    try (DataParallel parallel = new DataParallel(comm, net.parameters(), settings.reducer())) {
-      SGD optimizer = new SGD(net.parameterVector(), new SGDOptions(settings.learningRate()));
-      for (int step = 0; step < settings.steps(); step++) {
-        long start = System.nanoTime();
-        losses.add(step(comm, net, settings, parallel, optimizer, step));
-        progress.step(step, losses.getLast(), System.nanoTime() - start);
-      }
-    }
-    return losses;
-  }
-
-  // The scope frees the tensors of a step at its end, not at some later garbage collection.
-  @SuppressWarnings("try")
-  private static double step(
-      Communicator comm,
-      Net net,
-      Settings settings,
-      DataParallel parallel,
-      SGD optimizer,
-      int step) {
-    int rows = settings.rowsOf(comm);
-    Batch batch = new Batch(step, comm.rank() * rows, rows);
-    try (PointerScope scope = new PointerScope()) {
-      parallel.zeroGradients();
-      Tensor loss = Phase.get("forward", comm, step, () -> net.loss(batch));
-      Phase.run("backward", comm, step, loss::backward);
-      parallel.finish();
-      Phase.run("optimizer", comm, step, optimizer::step);
-      return average(comm, parallel, loss.detach());
-    }
-  }
-
-  private static double average(Communicator comm, DataParallel parallel, Tensor loss) {
-    try (Buffer buffer = TensorBuffers.of(loss, "loss", comm)) {
-      comm.allReduce(buffer, buffer, ReduceOp.AVG, parallel.compute());
-      parallel.compute().synchronize();
-    }
-    return loss.item_float();
   }
 }

@@ -30,7 +30,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Training on ranks of the reference backend, each with its part of every batch. */
 class TrainingTest {
   /** Twelve values a layer, gradients in several buckets. */
-  private static final DdpExample.Settings SMALL = new DdpExample.Settings(12, 10, 16, 256, 0.1, 3);
+  private static final Training.Settings SMALL = new Training.Settings(12, 10, 16, 256, 0.1, 3);
 
   /**
    * Relative tolerance of the losses: ten steps of 32-bit arithmetic (rounding error 6e-8) that
@@ -41,13 +41,14 @@ class TrainingTest {
   /** The state of a rank after training. */
   private record Trained(List<Double> losses, List<Float> parameters) {}
 
-  private static List<Trained> train(int ranks, DdpExample.Settings settings) throws Exception {
+  private static List<Trained> train(int ranks, Training.Settings settings) throws Exception {
     return ReferenceRanks.run(
         ranks,
         comm -> {
           // Every rank starts from different parameters.
           Net net = new Net(comm, settings.size(), settings.seed() + comm.rank());
-          List<Double> losses = DdpExample.train(comm, net, settings, (step, loss, nanos) -> {});
+          List<Double> losses =
+              new Training(net, settings, (rank, step, loss, nanos) -> {}).run(comm);
           return new Trained(losses, floats(net));
         });
   }
@@ -87,17 +88,52 @@ class TrainingTest {
     }
   }
 
+  /** Rank 0 leaves after the third step: the others continue from there with all rows. */
+  @Test
+  void survivorsOfALossFinishTheTraining() throws Exception {
+    Training.Settings settings = new Training.Settings(12, 8, 12, 256, 0.1, 3);
+    List<Trained> ranks =
+        ReferenceRanks.run(
+            3,
+            comm -> {
+              boolean lost = comm.rank() == 0;
+              Net net = new Net(comm, settings.size(), settings.seed() + comm.rank());
+              Training training =
+                  new Training(
+                      net,
+                      settings,
+                      (rank, step, loss, nanos) -> {
+                        if (lost && step == 2) {
+                          comm.abort();
+                        }
+                      });
+              if (lost) {
+                assertThrows(RuntimeException.class, () -> training.run(comm));
+                return null;
+              }
+              return new Trained(training.run(comm), floats(net));
+            });
+    assertEquals(ranks.get(1).parameters(), ranks.get(2).parameters());
+    assertEquals(settings.steps(), ranks.get(1).losses().size());
+    List<Double> whole = train(1, settings).getFirst().losses();
+    for (int step = 0; step < settings.steps(); step++) {
+      double expected = whole.get(step);
+      assertEquals(expected, ranks.get(1).losses().get(step), TOLERANCE * expected, "step " + step);
+      assertEquals(expected, ranks.get(2).losses().get(step), TOLERANCE * expected, "step " + step);
+    }
+  }
+
   @Test
   void allRanksEndWithTheSameParameters() throws Exception {
-    List<Trained> ranks = train(3, new DdpExample.Settings(12, 4, 9, 256, 0.1, 3));
+    List<Trained> ranks = train(3, new Training.Settings(12, 4, 9, 256, 0.1, 3));
     assertEquals(ranks.get(0).parameters(), ranks.get(1).parameters());
     assertEquals(ranks.get(0).parameters(), ranks.get(2).parameters());
   }
 
   @Test
   void bucketSizeDoesNotChangeTheParameters() throws Exception {
-    DdpExample.Settings one = new DdpExample.Settings(12, 4, 16, 1 << 20, 0.1, 3);
-    DdpExample.Settings many = new DdpExample.Settings(12, 4, 16, 1, 0.1, 3);
+    Training.Settings one = new Training.Settings(12, 4, 16, 1 << 20, 0.1, 3);
+    Training.Settings many = new Training.Settings(12, 4, 16, 1, 0.1, 3);
     assertEquals(train(2, one).getFirst().parameters(), train(2, many).getFirst().parameters());
   }
 
@@ -105,7 +141,7 @@ class TrainingTest {
   void bucketsAreLaunchedWhileBackwardStillRuns(@TempDir Path folder) throws Exception {
     Path file = folder.resolve("ranks.jfr");
     try (FlightRecording recording = FlightRecording.start()) {
-      train(2, new DdpExample.Settings(64, 3, 16, 1, 0.1, 3));
+      train(2, new Training.Settings(64, 3, 16, 1, 0.1, 3));
       recording.write(file);
     }
     for (int step = 0; step < 3; step++) {
