@@ -19,14 +19,12 @@ import java.util.concurrent.Future;
 import java.util.function.Function;
 
 /**
- * Many jobs of three processes each. In each job one process is killed or stopped at a random time,
- * while the job repeats one phase of its life, over shared memory or TCP.
+ * Many jobs of three to five processes each. In each job one process is killed or stopped at a
+ * random time, while the job repeats one phase of its life, over shared memory or TCP.
  */
 final class FaultCampaign {
-  static final int RANKS = 3;
-
-  /** The file that contains the rank that was killed or stopped. */
-  static final String LOST = "lost";
+  private static final int LEAST_RANKS = 3;
+  private static final int MOST_RANKS = 5;
 
   private static final int MAX_DELAY_MILLIS = 500;
 
@@ -49,6 +47,7 @@ final class FaultCampaign {
   /** The parameters of one job. */
   record JobPlan(
       int number,
+      int ranks,
       FaultKind fault,
       Transport links,
       Phase phase,
@@ -58,8 +57,8 @@ final class FaultCampaign {
       long seed) {
     @Override
     public String toString() {
-      return "job %d, %s of rank %d after %d ms, %s, %s"
-          .formatted(number, fault, victim, delayMillis, transport(), phase);
+      return "job %d, %s of rank %d of %d after %d ms, %s, %s"
+          .formatted(number, fault, victim, ranks, delayMillis, transport(), phase);
     }
 
     String transport() {
@@ -83,14 +82,16 @@ final class FaultCampaign {
           fault == FaultKind.KILL
               ? new Transport[] {Transport.AUTO, Transport.TCP}
               : new Transport[] {Transport.TCP, Transport.AUTO};
+      int ranks = random.nextInt(LEAST_RANKS, MOST_RANKS + 1);
       plans.add(
           new JobPlan(
               number,
+              ranks,
               fault,
               // Twelve jobs of a kind cover each phase over each transport.
               links[(ofKind + ofKind / phases.length) % links.length],
               phases[ofKind % phases.length],
-              random.nextInt(RANKS),
+              random.nextInt(ranks),
               random.nextInt(MAX_DELAY_MILLIS),
               timeoutMillis,
               random.nextLong()));
@@ -134,7 +135,13 @@ final class FaultCampaign {
   /** Returns the results as lines of text. */
   String report() {
     StringBuilder text = new StringBuilder();
-    line(text, "Fault campaign: %d jobs of %d processes%s", outcomes.size(), RANKS, Seed.hint());
+    line(
+        text,
+        "Fault campaign: %d jobs of %d to %d processes%s",
+        outcomes.size(),
+        LEAST_RANKS,
+        MOST_RANKS,
+        Seed.hint());
     line(text, "");
     line(
         text,
@@ -177,6 +184,8 @@ final class FaultCampaign {
         count(problems, "left behind"));
     line(text, "Ranks that detected nothing: %d", count(problems, "detected nothing"));
     line(text, "Ranks that did not continue: %d", count(problems, "did not continue"));
+    line(text, "Ranks that continued without another: %d", count(problems, "continued with"));
+    line(text, "Failures that name other ranks: %d", count(problems, "names ranks"));
     line(text, "Problems in all: %d", problems.size());
     problems.forEach(problem -> line(text, "  %s", problem));
     return text.toString();

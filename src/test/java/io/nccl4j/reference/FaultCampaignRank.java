@@ -7,6 +7,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
+import io.nccl4j.Recovery;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
@@ -33,6 +34,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import java.util.function.IntUnaryOperator;
 import java.util.function.Supplier;
@@ -58,7 +60,6 @@ public final class FaultCampaignRank {
   private static final int[] COUNTS = {1, 100, 5_000, 60_000};
   private static final int LARGEST = 60_000;
   private static final Duration STARTING = Duration.ofSeconds(60);
-  private static final long LOSING_NANOS = TimeUnit.SECONDS.toNanos(60);
   private static final long CLEANUP_NANOS = TimeUnit.SECONDS.toNanos(9);
 
   private final int rank;
@@ -73,8 +74,12 @@ public final class FaultCampaignRank {
   private final List<AutoCloseable> owners = new ArrayList<>();
   private Stream stream;
   private final int descriptorsBefore = jdkDescriptors();
+  private Communicator world;
+  // The child of the world in which the ranks work, in the opposite order.
   private Communicator base;
   private String step = "";
+  // Returns the world's rank of a rank of the communicator that is in use.
+  private IntUnaryOperator worldRank = r -> r;
 
   private FaultCampaignRank(String[] arguments) {
     rank = Integer.parseInt(arguments[0]);
@@ -116,7 +121,9 @@ public final class FaultCampaignRank {
       // Processes may take long to start, independent of the timeout of the jobs.
       Communicator all = connect("start", config.withTimeout(STARTING));
       owners.addFirst(all);
-      base = all.split(0, rank, config);
+      world = all.split(0, rank, config);
+      owners.addFirst(world);
+      base = world.split(0, size - 1 - rank, config);
       owners.addFirst(base);
       for (int round = 0; ; round++) {
         repeat(round);
@@ -126,15 +133,25 @@ public final class FaultCampaignRank {
       }
     } catch (RuntimeException | Error failure) {
       failure.printStackTrace();
+      NcclException known = failure instanceof NcclException nccl ? nccl : null;
+      String lost = known == null ? "" : lost(known);
       print(
           Event.FAILED,
-          step + "|" + failure.getClass().getSimpleName() + "|" + failure.getMessage());
-    }
-    if (base != null) {
-      continueWithoutLostRank();
+          String.join("|", step, failure.getClass().getSimpleName(), lost, failure.getMessage()));
+      if (world != null) {
+        recover(known == null ? new NcclException("rendezvous", 6, step, "") : known);
+      }
     }
     closeAll();
     awaitNothingLeft();
+  }
+
+  /** Returns the ranks that a failure names, as ranks of the world. */
+  private String lost(NcclException failure) {
+    Set<Integer> lost = new TreeSet<>();
+    failure.failedRanks().forEach(each -> lost.add(worldRank.applyAsInt(each)));
+    failure.missingRanks().forEach(each -> lost.add(worldRank.applyAsInt(each)));
+    return lost.toString();
   }
 
   private Communicator connect(String run, CommunicatorConfig settings) {
@@ -145,22 +162,32 @@ public final class FaultCampaignRank {
   }
 
   private void repeat(int round) {
+    int last = size - 1;
+    worldRank = r -> last - r;
     switch (phase) {
-      case RENDEZVOUS -> useAndClose("rendezvous", () -> connect("round" + round, config), round);
+      case RENDEZVOUS ->
+          useAndClose("rendezvous", () -> connect("round" + round, config), r -> r, round);
       case CONNECT -> {
         UniqueId id = shareId();
-        useAndClose("connect", () -> backend.newCommunicator(id, size, rank, config), round);
+        worldRank = r -> r;
+        useAndClose(
+            "connect", () -> backend.newCommunicator(id, size, rank, config), r -> r, round);
       }
       case COLLECTIVE -> {
         step = "collective";
         collective(base, round);
       }
-      case SPLIT -> useAndClose("split", () -> base.split(0, rank), round);
+      case SPLIT -> useAndClose("split", () -> base.split(0, rank), r -> r, round);
       case SHRINK -> {
         int excluded = round % size;
-        if (excluded != rank) {
+        if (excluded != base.rank()) {
           Set<Integer> without = Set.of(excluded);
-          useAndClose("shrink", () -> base.shrink(without, ShrinkMode.FINISH_FIRST, config), round);
+          useAndClose(
+              "shrink",
+              () -> base.shrink(without, ShrinkMode.FINISH_FIRST, config),
+              r -> last - (r < excluded ? r : r + 1),
+              round);
+          worldRank = r -> last - r;
         }
         step = "all-reduce after a shrink";
         allReduce(base, 1, round);
@@ -168,6 +195,7 @@ public final class FaultCampaignRank {
       case CLOSE -> {
         step = "split before a close";
         Communicator child = base.split(0, rank);
+        worldRank = r -> r;
         // The close waits for this operation, which has only just begun.
         child.allReduce(input.slice(0, LARGEST), output.slice(0, LARGEST), ReduceOp.SUM, stream);
         step = "close";
@@ -177,9 +205,11 @@ public final class FaultCampaignRank {
   }
 
   /** Creates a communicator, reduces, and closes it; {@code step} names the step that fails. */
-  private void useAndClose(String how, Supplier<Communicator> factory, int round) {
+  private void useAndClose(
+      String how, Supplier<Communicator> factory, IntUnaryOperator worldRankOfCreated, int round) {
     step = how;
     try (Communicator created = factory.get()) {
+      worldRank = worldRankOfCreated;
       step = "all-reduce after a " + how;
       allReduce(created, count(round), round);
       step = "close after a " + how;
@@ -287,40 +317,18 @@ public final class FaultCampaignRank {
     }
   }
 
-  /** Continues with the remaining ranks, as a program that knows the lost rank would. */
-  private void continueWithoutLostRank() {
-    int lost = awaitLost();
-    if (lost == rank) {
-      return;
-    }
+  /** Continues with the remaining ranks, as the documentation shows. */
+  private void recover(NcclException failure) {
     // The previous stream still reports the abort.
     newStream();
-    // A rank that detects the loss by a timeout arrives that much later than a notified one.
-    CommunicatorConfig patient = config.withTimeout(config.timeout().multipliedBy(2));
-    try (Communicator rest = base.shrink(Set.of(lost), ShrinkMode.ABORT_FIRST, patient)) {
+    try (Communicator rest = Recovery.defaults().recover(world, failure)) {
       for (int round = 0; round < 10; round++) {
         collective(rest, round);
       }
-      print(Event.RECOVERED, rest);
-    } catch (RuntimeException | Error failure) {
-      print(Event.NOT_RECOVERED, failure);
-    }
-  }
-
-  /** Waits until the campaign has written which rank it has killed or stopped. */
-  private int awaitLost() {
-    Path lostFile = folder.resolve(FaultCampaign.LOST);
-    long start = System.nanoTime();
-    try {
-      while (!Files.exists(lostFile)) {
-        if (System.nanoTime() - start > LOSING_NANOS) {
-          throw new AssertionError("no rank was lost");
-        }
-        pause();
-      }
-      return Integer.parseInt(Files.readString(lostFile));
-    } catch (IOException e) {
-      throw new AssertionError(e);
+      print(Event.RECOVERED, rest.size());
+    } catch (RuntimeException | Error another) {
+      another.printStackTrace();
+      print(Event.NOT_RECOVERED, another);
     }
   }
 

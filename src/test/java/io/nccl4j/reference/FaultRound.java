@@ -5,7 +5,6 @@ import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
@@ -35,9 +34,11 @@ final class FaultRound {
    * @param step the call that failed
    * @param type the simple name of the exception's class
    * @param text the exception
-   * @param named whether the text names the rank that was killed or stopped
+   * @param lost the ranks that the exception names, in brackets; "" if it is of the rendezvous
+   * @param named whether the text names ranks
    */
-  record Failure(double millis, String step, String type, String text, boolean named) {}
+  record Failure(
+      double millis, String step, String type, String lost, String text, boolean named) {}
 
   /**
    * The outcome of a round.
@@ -79,14 +80,14 @@ final class FaultRound {
 
   private Outcome run() throws IOException {
     try {
-      for (int rank = 0; rank < FaultCampaign.RANKS; rank++) {
+      for (int rank = 0; rank < plan.ranks(); rank++) {
         processes.add(start(rank));
       }
       if (await(STARTING_MILLIS, () -> all(FaultCampaignRank.Event.READY))) {
         sleep(plan.delayMillis());
         injectFault();
       } else {
-        for (int rank = 0; rank < FaultCampaign.RANKS; rank++) {
+        for (int rank = 0; rank < plan.ranks(); rank++) {
           problem("not all were ready in time; rank " + rank + ": " + failure(rank, 0).text());
         }
       }
@@ -115,7 +116,7 @@ final class FaultRound {
             classPath,
             FaultCampaignRank.class.getName(),
             Integer.toString(rank),
-            Integer.toString(FaultCampaign.RANKS),
+            Integer.toString(plan.ranks()),
             folder.toString(),
             plan.links().name(),
             plan.phase().name(),
@@ -142,10 +143,7 @@ final class FaultRound {
     } else {
       signal(victim, "STOP");
     }
-    // Moved atomically, so that no rank reads a partial file.
-    Path file = Files.writeString(folder.resolve("lost-soon"), Integer.toString(plan.victim()));
-    Files.move(file, folder.resolve(FaultCampaign.LOST), StandardCopyOption.ATOMIC_MOVE);
-    for (int rank = 0; rank < FaultCampaign.RANKS; rank++) {
+    for (int rank = 0; rank < plan.ranks(); rank++) {
       if (rank != plan.victim()) {
         observe(rank, at);
       }
@@ -173,7 +171,18 @@ final class FaultRound {
     if (!failure.type().matches("Nccl.*Exception|RendezvousException")) {
       problem("rank " + rank + " had another failure: " + Files.readString(errors(rank)));
     }
-    if (find(rank, FaultCampaignRank.Event.RECOVERED) == null) {
+    if (!failure.lost().isEmpty() && !failure.lost().equals("[" + plan.victim() + "]")) {
+      problem(
+          "the failure of rank " + rank + " names ranks " + failure.lost() + ": " + failure.text());
+    }
+    if (failure.lost().equals("[]") && failure.named()) {
+      problem("the failure of rank " + rank + " names ranks only in its text: " + failure.text());
+    }
+    Line recovered = find(rank, FaultCampaignRank.Event.RECOVERED);
+    if (recovered != null && !recovered.text().equals(Integer.toString(plan.ranks() - 1))) {
+      problem("rank " + rank + " continued with " + recovered.text() + " ranks");
+    }
+    if (recovered == null) {
       Line why = find(rank, FaultCampaignRank.Event.NOT_RECOVERED);
       problem("rank " + rank + " did not continue: " + (why == null ? "it ended" : why.text()));
     }
@@ -197,13 +206,18 @@ final class FaultRound {
   private Failure failure(int rank, long at) {
     Line line = find(rank, FaultCampaignRank.Event.FAILED);
     if (line == null) {
-      return new Failure(0, "", "nothing", "", false);
+      return new Failure(0, "", "nothing", "", "", false);
     }
-    String[] parts = line.text().split("\\|", 3);
-    // The text may name several ranks.
-    Pattern name = Pattern.compile("\\branks? ([0-9]+, )*" + plan.victim() + "\\b");
+    String[] parts = line.text().split("\\|", 4);
+    // The text may name several ranks, numbered as in the communicator that failed.
+    Pattern name = Pattern.compile("\\branks? ([0-9]+, )*[0-9]+\\b");
     return new Failure(
-        (line.micros() - at) / 1000.0, parts[0], parts[1], parts[2], name.matcher(parts[2]).find());
+        (line.micros() - at) / 1000.0,
+        parts[0],
+        parts[1],
+        parts[2],
+        parts[3],
+        name.matcher(parts[3]).find());
   }
 
   private void problem(String text) {
@@ -211,7 +225,7 @@ final class FaultRound {
   }
 
   private boolean all(FaultCampaignRank.Event event) {
-    for (int rank = 0; rank < FaultCampaign.RANKS; rank++) {
+    for (int rank = 0; rank < plan.ranks(); rank++) {
       if (find(rank, event) == null) {
         return false;
       }

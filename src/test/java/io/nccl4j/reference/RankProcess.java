@@ -7,6 +7,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
+import io.nccl4j.Recovery;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
@@ -35,7 +36,6 @@ import java.util.Arrays;
 import java.util.BitSet;
 import java.util.List;
 import java.util.Set;
-import java.util.TreeSet;
 import java.util.stream.IntStream;
 
 /**
@@ -322,7 +322,7 @@ public final class RankProcess {
     Buffer data = comm.newBuffer(DataType.FLOAT32, 1 << 18);
     data.fill((byte) 0, stream);
     boolean different = comm.rank() == Integer.parseInt(argument);
-    Set<Integer> lost = new TreeSet<>();
+    NcclException failure = null;
     try {
       for (int round = 0; ; round++) {
         comm.allReduce(data, data, ReduceOp.SUM, stream);
@@ -336,11 +336,10 @@ public final class RankProcess {
       }
     } catch (NcclException e) {
       print(comm.rank(), "failed with " + e);
-      lost.addAll(e.failedRanks());
-      lost.addAll(e.missingRanks());
+      failure = e;
     }
     if (!different) {
-      try (Communicator rest = comm.shrink(lost, ShrinkMode.ABORT_FIRST, config)) {
+      try (Communicator rest = Recovery.defaults().recover(comm, failure)) {
         print(comm.rank(), "sum of the rest " + sum(rest, 1 << comm.rank()));
       }
     }
