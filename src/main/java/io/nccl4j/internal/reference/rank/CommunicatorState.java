@@ -576,9 +576,7 @@ public final class CommunicatorState
   private BootstrapFailure disagreement(RankState own, BitSet last, RankState other) {
     BitSet mine = own.shrink().excluded();
     RankState.Shrink others = other.shrink();
-    if (others.phase() == RankState.ShrinkPhase.DONE
-        && others.excluded().get(own.rank())
-        && other.presence().gone()) {
+    if (others.phase() == RankState.ShrinkPhase.DONE && others.excluded().get(own.rank())) {
       return new BootstrapFailure(
           "rank %d continues without %s; rank %d excludes %s"
               .formatted(

@@ -209,7 +209,9 @@ public final class HostedRank implements RankContext {
   public void endShrink(boolean done) {
     if (self.shrink().pending()) {
       lastExcluded = self.shrink().excluded();
-      self.setShrink(done ? RankState.ShrinkPhase.DONE : RankState.ShrinkPhase.NONE, lastExcluded);
+      boolean forGood = done && revoked();
+      self.setShrink(
+          forGood ? RankState.ShrinkPhase.DONE : RankState.ShrinkPhase.NONE, lastExcluded);
       communicator.announceShrink(self);
     }
   }

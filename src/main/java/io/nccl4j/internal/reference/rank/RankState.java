@@ -35,10 +35,10 @@ public final class RankState {
 
   /** Whether a rank is in a shrink. */
   enum ShrinkPhase {
-    /** It has called none, or the last one has failed. */
+    /** It is in none. */
     NONE,
     PENDING,
-    /** It has a new communicator without the excluded ranks. */
+    /** It has aborted its operations and has a new communicator without the excluded ranks. */
     DONE;
 
     private static final ShrinkPhase[] ALL = values();
