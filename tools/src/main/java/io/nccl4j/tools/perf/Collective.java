@@ -70,7 +70,7 @@ enum Collective implements RankEnqueue {
 
   /**
    * Returns whether it can be run in place. A send and a receive of one group have no order, so
-   * their result in one buffer is undefined; nccl-tests measures it anyway.
+   * their result in one buffer is undefined; nccl-tests measures that anyway, without a check.
    */
   boolean hasInPlace() {
     return this != ALLTOALL && this != SENDRECV;

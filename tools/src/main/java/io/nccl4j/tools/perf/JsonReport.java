@@ -177,10 +177,6 @@ final class JsonReport {
   }
 
   private static void put(Map<String, Object> row, Settings settings, String name, Row.Cell cell) {
-    if (Double.isNaN(cell.seconds())) {
-      row.put(name, null);
-      return;
-    }
     boolean cpu = settings.cpuTime();
     row.put(
         name,

@@ -9,7 +9,7 @@ package io.nccl4j.tools.perf;
  * @param op the operator's name, or {@code none}
  * @param root the root, or -1
  * @param outOfPlace the measurement with separate buffers
- * @param inPlace the measurement in place
+ * @param inPlace the measurement in place, or a second one out of place if there is no such form
  */
 record Row(
     long bytes, long count, String type, String op, int root, Cell outOfPlace, Cell inPlace) {
@@ -19,7 +19,7 @@ record Row(
   /**
    * One measurement.
    *
-   * @param seconds the time of one operation, or NaN if it cannot be run
+   * @param seconds the time of one operation
    * @param cpuSeconds the time to enqueue one operation
    * @param algBw the algorithm bandwidth, in GB/s
    * @param busBw the bus bandwidth, in GB/s
@@ -36,9 +36,5 @@ record Row(
       double busBw,
       long wrong,
       Percentiles latency,
-      double[] iterations) {
-    /** The cell of an operation that has no in-place form. */
-    static final Cell IMPOSSIBLE =
-        new Cell(Double.NaN, Double.NaN, Double.NaN, Double.NaN, UNCHECKED, null, null);
-  }
+      double[] iterations) {}
 }

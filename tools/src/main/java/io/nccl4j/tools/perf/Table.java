@@ -105,7 +105,9 @@ final class Table {
       print("# Parallel Init Enabled: each thread makes its own communicators %n");
     }
     if (!settings.collective().hasInPlace()) {
-      print("# %s has no in-place form: those columns are nan%n", settings.collective().label());
+      print(
+          "# %s has no in-place form: those columns are a second run out of place %n",
+          settings.collective().label());
     }
   }
 
@@ -161,8 +163,6 @@ final class Table {
           Text.column(statistics.max() * 1e6, 7),
           Text.column(statistics.p99() * 1e6, 7),
           Text.column(statistics.variation(), 7));
-    } else if (settings.perIteration()) {
-      print("  %7s  %7s  %7s  %7s", "nan", "nan", "nan", "nan");
     }
   }
 

@@ -27,6 +27,9 @@ public record PerfRun(
   /** The device name of the tests' emulated CUDA. */
   private static final String EMULATED_DEVICE = "nccl4j stand-in";
 
+  /** Without an in-place form; as in nccl-tests, their rows have in-place times all the same. */
+  private static final List<String> OUT_OF_PLACE_ONLY = List.of("alltoall", "sendrecv");
+
   /**
    * One row of the table. The rows of several cycles are merged into one with their means.
    *
@@ -120,6 +123,7 @@ public record PerfRun(
     if (!json.get("results").present() || !json.get("config").present()) {
       throw new IllegalArgumentException("it has no 'results' and 'config'");
     }
+    boolean inPlace = !OUT_OF_PLACE_ONLY.contains(collective(json));
     List<Row> rows = new ArrayList<>();
     for (Json row : json.get("results").elements()) {
       rows.add(
@@ -127,7 +131,7 @@ public record PerfRun(
               row.get("size").whole(),
               variant(row),
               cell(row, "out_of_place"),
-              cell(row, "in_place")));
+              inPlace ? cell(row, "in_place") : null));
     }
     boolean emulated =
         devices(json).stream()
