@@ -5,12 +5,15 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Parses and formats sizes in bytes. On the command line a size is a number, optionally with K, M
- * or G for powers of 1024.
+ * Parses and formats sizes in bytes. On the command line a size is a number as C's scanf reads it,
+ * optionally with K, M or G for powers of 1024.
  */
 public final class ByteSize {
   private static final Pattern FORM =
-      Pattern.compile("\\s*(\\d+(?:\\.\\d*)?|\\.\\d+)\\s*([KkMmGg]?)(?:i?[Bb])?\\s*");
+      Pattern.compile(
+          "\\s*\\+?(?:0[xX](?<hex>(?:H+\\.?H*|\\.H+)(?:[pP][+-]?D+)?)|(?<decimal>(?:D+\\.?D*|\\.D+)(?:[eE][+-]?D+)?))\\s*(?<unit>[KkMmGg]?)(?:i?[Bb])?\\s*"
+              .replace("H", "[0-9a-fA-F]")
+              .replace("D", "[0-9]"));
 
   private static final String[] UNITS = {"B", "KiB", "MiB", "GiB", "TiB"};
 
@@ -48,12 +51,21 @@ public final class ByteSize {
               + text
               + "' is not a size: a number of bytes, optionally with K, M or G (1024-based)");
     }
-    double bytes = Double.parseDouble(matcher.group(1)) * unit(matcher.group(2));
+    double bytes = number(matcher) * unit(matcher.group("unit"));
     if (bytes >= 0x1p62) {
       throw new IllegalArgumentException(
           "'" + text + "' is too large; a size must be below 2^62 bytes");
     }
     return (long) bytes;
+  }
+
+  private static double number(Matcher matcher) {
+    String hex = matcher.group("hex");
+    if (hex == null) {
+      return Double.parseDouble(matcher.group("decimal"));
+    }
+    // Unlike C, Java needs the exponent.
+    return Double.parseDouble("0x" + hex + (hex.matches(".*[pP].*") ? "" : "p0"));
   }
 
   private static long unit(String letter) {

@@ -53,9 +53,11 @@ public final class OptionValue {
     return type.isEnum() ? Optional.of(text -> named(type, text)) : Optional.empty();
   }
 
+  /** As C's strtol: also hexadecimal after 0x and octal after 0, with a plus sign or blanks. */
   private static int whole(String text) {
     try {
-      return Integer.parseInt(text);
+      // Integer.decode also takes #10 for a hexadecimal number.
+      return Integer.decode(text.strip().replace('#', '?'));
     } catch (NumberFormatException e) {
       throw new TypeConversionException("'" + text + "' is not a whole number");
     }

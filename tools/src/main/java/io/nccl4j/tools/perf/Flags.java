@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.stream.IntStream;
+import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Mixin;
@@ -238,6 +239,18 @@ final class Flags {
       usageHelp = true,
       description = "print this help")
   boolean help;
+
+  /**
+   * Returns a parser that accepts what getopt_long does: of a repeated flag the last value, and
+   * long flags that are abbreviated unambiguously.
+   */
+  static CommandLine parser(Flags flags) {
+    // Picocli warns on stderr of each repeated flag.
+    CommandLine.tracer().setLevel(CommandLine.TraceLevel.OFF);
+    return new CommandLine(OptionValue.spec(flags))
+        .setOverwrittenOptionsAllowed(true)
+        .setAbbreviatedOptionsAllowed(true);
+  }
 
   /** The operators of {@code -o}. */
   record Operators(List<Operator> list) {}

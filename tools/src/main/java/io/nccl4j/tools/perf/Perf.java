@@ -9,7 +9,6 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
-import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.tools.perf.report.PerfRun;
 import io.nccl4j.tools.perf.report.RunReport;
 import io.nccl4j.tools.processes.Processes;
@@ -109,7 +108,7 @@ public final class Perf {
   /** Runs the command and returns its exit status. */
   int run(String... args) {
     Flags flags = new Flags();
-    CommandLine commandLine = new CommandLine(OptionValue.spec(flags));
+    CommandLine commandLine = Flags.parser(flags);
     try {
       commandLine.parseArgs(args);
       if (flags.help) {
@@ -426,7 +425,6 @@ public final class Perf {
       return rows.stream()
           .flatMap(row -> Stream.of(row.outOfPlace(), row.inPlace()))
           .mapToDouble(Row.Cell::busBw)
-          .filter(busBw -> !Double.isNaN(busBw))
           .average()
           .orElse(0);
     }

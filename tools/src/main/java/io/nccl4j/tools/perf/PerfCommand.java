@@ -1,16 +1,20 @@
 package io.nccl4j.tools.perf;
 
-import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.tools.processes.Processes;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import picocli.CommandLine;
+import java.util.stream.Stream;
 import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.ParseResult;
 
 /** The bandwidth command for callers that run it in a separate process and read its JSON. */
 public final class PerfCommand {
+  /** What the callers set themselves, or cannot use. */
+  private static final List<String> RESERVED =
+      List.of("-J", "--plot", "--html", "--compare", "--percentiles", "--child", "--algo");
+
   private PerfCommand() {}
 
   /**
@@ -38,8 +42,16 @@ public final class PerfCommand {
    */
   public static Asked check(List<String> arguments, Map<String, String> environment) {
     Flags flags = new Flags();
+    boolean sizes;
     try {
-      new CommandLine(OptionValue.spec(flags)).parseArgs(arguments.toArray(String[]::new));
+      ParseResult parsed = Flags.parser(flags).parseArgs(arguments.toArray(String[]::new));
+      for (String flag : RESERVED) {
+        if (parsed.hasMatchedOption(flag)) {
+          throw new BadArguments(
+              flag + " is not for a sweep; scripts/sweep --help lists its flags");
+        }
+      }
+      sizes = Stream.of("-b", "-e", "-i", "-f").anyMatch(parsed::hasMatchedOption);
       flags.check();
       if (!Job.in(environment).alone()) {
         throw new BadArguments(
@@ -68,6 +80,7 @@ public final class PerfCommand {
           case REFERENCE -> "reference";
         },
         flags.ranks.procs != null,
+        sizes,
         flags.help);
   }
 
@@ -78,8 +91,14 @@ public final class PerfCommand {
    * @param program the prefix of the command's messages
    * @param backend the backend's name, or an empty string if it is chosen automatically
    * @param processes whether the command starts processes itself
+   * @param sizes whether sizes are given
    * @param help whether only the help is requested
    */
   public record Asked(
-      String collective, String program, String backend, boolean processes, boolean help) {}
+      String collective,
+      String program,
+      String backend,
+      boolean processes,
+      boolean sizes,
+      boolean help) {}
 }

@@ -23,14 +23,22 @@ class ByteSizeTest {
     "' 64 ', 64",
     "'32 M', 33554432",
     ".5K, 512",
-    "1.9, 1"
+    "1.9, 1",
+    "+8, 8",
+    "2.K, 2048",
+    "1e3, 1000",
+    "1.5e-1K, 153",
+    "0x10, 16",
+    "0x1B, 27",
+    "0X.8p5M, 16777216"
   })
   void sizesAre1024Based(String text, long bytes) {
     assertEquals(bytes, ByteSize.parse(text));
   }
 
   @ParameterizedTest
-  @ValueSource(strings = {"", "K", "1T", "-1", "1 2", "0x10", "1e6", "1,5M", "5000000000G"})
+  @ValueSource(
+      strings = {"", "K", "1T", "-1", "1 2", "0x", "0xK", "1e", "+-1", "1,5M", "5000000000G"})
   void invalidSizeIsRefused(String text) {
     assertThrows(IllegalArgumentException.class, () -> ByteSize.parse(text));
   }

@@ -33,10 +33,6 @@ import picocli.CommandLine.Parameters;
 final class Flags {
   private static final int MAX_LIMIT = 24 * 60 * 60;
 
-  /** The flags of scripts/perf for sizes; without them, the sweep's default sizes apply. */
-  private static final List<String> SIZES =
-      List.of("-b", "--minbytes", "-e", "--maxbytes", "-i", "--stepbytes", "-f", "--stepfactor");
-
   @Parameters(hidden = true)
   List<String> others = new ArrayList<>();
 
@@ -89,35 +85,13 @@ final class Flags {
       description = "write everything as JSON")
   Path json;
 
-  /**
-   * Returns the arguments for the bandwidth command.
-   *
-   * @throws IllegalArgumentException if a flag must not be passed on
-   */
+  /** Returns the arguments for the bandwidth command, without default sizes. */
   List<String> perfArguments() {
-    for (String flag : List.of("-J", "--output_file", "--compare", "--percentiles", "--child")) {
-      if (others.stream().anyMatch(other -> other.equals(flag) || other.startsWith(flag + "="))) {
-        throw new IllegalArgumentException(
-            flag + " is not for a sweep; use --json, --csv, --html or --plot");
-      }
-    }
     List<String> arguments = new ArrayList<>(others);
     if (arguments.isEmpty() || arguments.getFirst().startsWith("-")) {
       arguments.addFirst("all_reduce");
     }
-    if (others.stream().noneMatch(Flags::isSize)) {
-      arguments.addAll(List.of("-b", "1K", "-e", "64M", "-f", "4"));
-    }
     return arguments;
-  }
-
-  private static boolean isSize(String argument) {
-    return SIZES.stream()
-        .anyMatch(
-            flag ->
-                flag.startsWith("--")
-                    ? argument.equals(flag) || argument.startsWith(flag + "=")
-                    : argument.startsWith(flag));
   }
 
   /**

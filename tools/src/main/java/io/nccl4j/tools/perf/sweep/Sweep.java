@@ -63,6 +63,9 @@ public final class Sweep {
   private int sweep(Flags flags) throws IOException {
     List<String> arguments = flags.perfArguments();
     Asked asked = PerfCommand.check(arguments, environment);
+    if (!asked.sizes()) {
+      arguments.addAll(List.of("-b", "1K", "-e", "64M", "-f", "4"));
+    }
     if (!asked.backend().isEmpty()) {
       choices(flags, asked, asked.backend());
     }

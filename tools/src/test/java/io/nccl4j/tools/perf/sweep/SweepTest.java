@@ -308,6 +308,10 @@ class SweepTest {
           --backend nccl --algo direct          | --algo has direct, which the nccl backend does not have
           all_gather --backend reference        | a choice of algorithms for all_reduce only, not for all_gather
           -J a.json                             | -J is not for a sweep
+          -Ja.json                              | -J is not for a sweep
+          --output_f=a.json                     | -J is not for a sweep
+          --comp a.json                         | --compare is not for a sweep
+          --alg ring                            | --algo is not for a sweep
           --percentiles                         | --percentiles is not for a sweep
           -d all                                | use one type, one operator, one root and one cycle
           -N 2                                  | use one type, one operator, one root and one cycle
