@@ -172,7 +172,7 @@ final class Flags {
       paramLabel = "SECONDS",
       defaultValue = "0",
       description =
-          "time-out of a wait; the reference backend may take twice as long, to name the missing rank. Default 0: the library's default, on the reference backend 10 minutes for a missing rank")
+          "time-out of a wait for the ranks to connect, and for their work; the reference backend may take twice as long, to name the missing rank. Default 0: 10 minutes, for work on NCCL 30. Processes that start late are always waited for 2 minutes")
   int timeout;
 
   @Option(

@@ -11,7 +11,7 @@ import java.util.Map;
  */
 final class Job {
   /** How long the processes wait for each other at the start. */
-  private static final Duration RENDEZVOUS_TIMEOUT = Duration.ofMinutes(2);
+  static final Duration RENDEZVOUS_TIMEOUT = Duration.ofMinutes(2);
 
   private final LaunchEnvironment launch;
 

@@ -25,7 +25,8 @@ final class Ranks implements AutoCloseable {
   /** Below this many bytes, a second thread does not pay off. */
   private static final long PARALLEL_BYTES = 1 << 18;
 
-  private static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(10);
+  /** Without {@code -T}, for the communicators; on NCCL, a stream has a default of its own. */
+  static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(10);
 
   private final Communicator[] comms;
   private final Stream[] streams;

@@ -3,6 +3,7 @@ package io.nccl4j.tools.perf;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Stream;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -133,6 +134,18 @@ class ArgumentsTest {
       assertTrue(command.out().contains(collective.label()), collective.label());
     }
     assertEquals("", command.err());
+  }
+
+  @Test
+  void helpHasTheDefaultTimeouts() {
+    String help = Command.run("--help").out().replaceAll("\\s+", " ");
+    String expected =
+        "Default 0: %d minutes, for work on NCCL %d. Processes that start late are always waited for %d minutes"
+            .formatted(
+                Ranks.DEFAULT_TIMEOUT.toMinutes(),
+                Stream.DEFAULT_TIMEOUT.toMinutes(),
+                Job.RENDEZVOUS_TIMEOUT.toMinutes());
+    assertTrue(help.contains(expected), help);
   }
 
   @Test

@@ -233,6 +233,45 @@ class ProcessTest {
   }
 
   @Test
+  void unfinishedWorkOnTheStandInTimesOut() throws IOException, InterruptedException {
+    Map<String, String> environment = StandIn.build();
+    environment.put("NCCL4J_STANDIN_KERNEL_NS", "600000000000");
+    for (String more : List.of("-G 0", "-G 1", "-z 1", "-I 1")) {
+      List<String> args = new ArrayList<>(List.of("all_reduce", "--backend", "nccl", "-g", "2"));
+      args.addAll(List.of("-b", "8", "-e", "8", "-T", "2"));
+      args.addAll(List.of(more.split(" ", -1)));
+      FinishedProgram ended = perf(environment, args.toArray(String[]::new));
+      assertEquals(4, ended.status(), more + ended.err());
+      assertTrue(ended.err().contains("not finished after 2.0 s"), ended.err());
+    }
+  }
+
+  @Test
+  void processThatStartsLateIsNotTimedOut() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>();
+    environment.put("NCCL4J_RANK", "0");
+    environment.put("NCCL4J_WORLD_SIZE", "2");
+    environment.put("NCCL4J_RENDEZVOUS", "file:" + folder);
+    List<String> args = List.of("all_reduce", "--backend", "reference", "-T", "8", "-b", "8");
+    List<String> command = command(args);
+    command.addAll(List.of("-e", "8"));
+    ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
+    builder.environment().putAll(environment);
+    Process early = builder.start();
+    try (var lines = early.inputReader().lines()) {
+      // Logged when the wait has taken longer than the time-out.
+      assertTrue(lines.anyMatch(line -> line.contains("is still waiting for all ranks")));
+      environment.put("NCCL4J_RANK", "1");
+      FinishedProgram late = FinishedProgram.run(environment, command);
+      assertEquals(0, late.status(), late.err());
+      assertTrue(early.waitFor(60, TimeUnit.SECONDS), "it exits");
+      assertEquals(0, early.exitValue());
+    } finally {
+      early.destroyForcibly();
+    }
+  }
+
+  @Test
   void libraryFailureExitsOneWithOneLine() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
