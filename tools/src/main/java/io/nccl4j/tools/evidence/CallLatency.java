@@ -85,7 +85,7 @@ final class CallLatency {
           ("Medians of rounds of %d calls each, alternating; after every %d calls the stream is"
                   + " synchronized, which is not timed.")
               .formatted(latency.calls, ENQUEUED_AT_ONCE));
-      child.end(Report.Verdict.PASSED, latency.summary());
+      child.end(latency.rows.size(), true, latency.summary());
     }
   }
 

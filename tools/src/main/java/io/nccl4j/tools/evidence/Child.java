@@ -181,8 +181,21 @@ public final class Child {
     notes.add(note);
   }
 
-  /** Sets the verdict and a summary in one line. */
-  void end(Report.Verdict newVerdict, String newSummary) {
+  /**
+   * Sets the result: passed if something was measured or compared, and all of it was right.
+   *
+   * @param done how much was measured or compared
+   * @param right whether nothing was wrong
+   * @param newSummary the result in one line
+   */
+  void end(long done, boolean right, String newSummary) {
+    boolean passed = done > 0 && right;
+    end(
+        passed ? Report.Verdict.PASSED : Report.Verdict.FAILED,
+        done > 0 ? newSummary : newSummary + "; nothing was measured or compared");
+  }
+
+  private void end(Report.Verdict newVerdict, String newSummary) {
     verdict = newVerdict;
     summary = newSummary;
   }

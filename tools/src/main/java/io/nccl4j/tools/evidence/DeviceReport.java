@@ -78,7 +78,8 @@ final class DeviceReport {
       kernelDriver().ifPresent(driver -> child.fact("kernel's driver", driver));
       host(child);
       child.end(
-          Report.Verdict.PASSED,
+          devices.size(),
+          true,
           "%s, NCCL %s, CUDA runtime %s"
               .formatted(devices.getFirst().name(), versions.nccl(), versions.cudaRuntime()));
     }

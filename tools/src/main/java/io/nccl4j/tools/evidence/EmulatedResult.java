@@ -107,7 +107,7 @@ record EmulatedResult(
             ? List.of(comparison(outcome.step().title(), bits.group(1), bits.group(2)))
             : List.of();
     return new EmulatedResult(
-        checked(outcome, !comparisons.isEmpty()),
+        checked(outcome, comparisons.stream().anyMatch(each -> each.compared() > 0)),
         List.of(),
         Map.of(),
         comparisons,
@@ -184,6 +184,10 @@ record EmulatedResult(
       }
     }
     return new EmulatedResult(
-        outcome, List.of(counts[0], counts[1], counts[2]), skips, List.of(), failures);
+        checked(outcome, counts[0] > 0),
+        List.of(counts[0], counts[1], counts[2]),
+        skips,
+        List.of(),
+        failures);
   }
 }

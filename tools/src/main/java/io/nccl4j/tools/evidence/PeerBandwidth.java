@@ -27,6 +27,7 @@ final class PeerBandwidth {
   private final Child child;
   private final Communicator comm;
   private final io.nccl4j.Stream stream;
+  private int tables;
 
   private PeerBandwidth(Child child, Communicator comm, io.nccl4j.Stream stream) {
     this.child = child;
@@ -59,13 +60,13 @@ final class PeerBandwidth {
       bandwidth.table(
           "broadcast", Operation.BROADCAST, (send, recv) -> comm.broadcast(send, recv, 0, stream));
       bandwidth.table("sendrecv", Operation.SEND, bandwidth::ring);
+      child.end(bandwidth.tables, true, bandwidth.tables + " collectives timed");
     }
     child.note(
         "Both processes share one GPU and communicate through loopback sockets: the GPU switches"
             + " between them, so the times include these switches. Times are those of rank 0, for "
             + ITERATIONS
             + " operations enqueued at once; float, out-of-place.");
-    child.end(Report.Verdict.PASSED, "4 collectives timed");
   }
 
   private void ring(Buffer send, Buffer recv) {
@@ -98,6 +99,7 @@ final class PeerBandwidth {
     child.table(
         new Table(
             name + ", bytes, microseconds, GB/s", List.of("size", "time", "algbw", "busbw"), rows));
+    tables++;
     child.saveUnfinished("timed up to " + name);
   }
 

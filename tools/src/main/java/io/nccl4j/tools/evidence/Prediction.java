@@ -332,7 +332,8 @@ final class Prediction {
             + " the ranks, the division into channels and chunks and every rounding. Compared bit"
             + " for bit.");
     child.end(
-        different == 0 ? Report.Verdict.PASSED : Report.Verdict.FAILED,
+        compared,
+        different == 0,
         "%d results compared with the prediction bit for bit, %d differ"
             .formatted(compared, different));
   }

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.fixtures.programs.StandIn;
 import java.io.IOException;
 import java.io.InputStream;
@@ -19,6 +20,8 @@ import java.util.stream.Collectors;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * Tests of the programs of the steps. Programs for several processes run with one rank, because the
@@ -85,6 +88,32 @@ class ProgramsTest {
     // for float8 12 reductions.
     int float8 = 2 * 2 * 2 * 6;
     assertTrue(outcome.report().summary().startsWith(12 * 2 * (2 * 22 + 2) - float8 + " results"));
+  }
+
+  /** With a deadline of no seconds, programs that skip what they have no time for do nothing. */
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "cross-check",
+        "bandwidth --quick",
+        "nccl-tests --binaries .",
+        "contract --topics Groups --suite io.nccl4j.contract.ReferenceContractTest"
+      })
+  void programThatDidNothingHasNotPassed(String program) throws IOException, InterruptedException {
+    Path report = folder.resolve("report.json");
+    List<String> words =
+        new ArrayList<>(
+            Java.command(
+                Child.class.getName(),
+                "-Dio.nccl4j.nccl.library=" + StandIn.NCCL,
+                "-Dio.nccl4j.cudart.library=" + StandIn.CUDART));
+    words.addAll(List.of(program.split(" ", -1)));
+    words.addAll(List.of("--report", report.toString(), "--deadline", "0"));
+    FinishedProgram ended = FinishedProgram.run(Map.of("CLASSPATH", Java.classPath()), words);
+    assertEquals(1, ended.status(), ended.output());
+    Report read = Report.read(report);
+    assertEquals(Report.Verdict.FAILED, read.verdict(), read.summary());
+    assertTrue(read.summary().endsWith("; nothing was measured or compared"), read.summary());
   }
 
   @Test
