@@ -6,6 +6,7 @@ import java.io.Writer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.Comparator;
 import java.util.stream.Stream;
 
@@ -34,6 +35,24 @@ public final class OutputFile {
    */
   public static void write(Path file, String text) throws IOException {
     write(file, text.getBytes(StandardCharsets.UTF_8));
+  }
+
+  /**
+   * Replaces a file atomically by a text in UTF-8: a reader, and a program that is killed, sees
+   * either the old or the new text.
+   *
+   * @param file the file, which must not be a device
+   * @param text the text
+   * @throws IOException if it cannot be written
+   */
+  public static void replace(Path file, String text) throws IOException {
+    Path temporary = file.resolveSibling(file.getFileName() + ".tmp");
+    try {
+      Files.writeString(temporary, text);
+      Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
+    } catch (IOException e) {
+      throw failure(file, e);
+    }
   }
 
   /**

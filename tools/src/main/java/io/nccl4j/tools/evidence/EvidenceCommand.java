@@ -4,6 +4,7 @@ import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.cli.JsonTree;
 import io.nccl4j.tools.cli.OutputFile;
+import io.nccl4j.tools.cli.Within;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.PrintStream;
@@ -32,7 +33,7 @@ import picocli.CommandLine.Parameters;
     name = "gpu-evidence",
     sortOptions = false,
     usageHelpWidth = 110,
-    customSynopsis = "scripts/gpu-evidence [--quick] [--steps NAME,...] OUT",
+    customSynopsis = "scripts/gpu-evidence [--quick] [--steps NAME,...] [--limit SECONDS] OUT",
     header = "Tests and measures nccl4j on the GPUs of this machine.",
     description = {
       "Writes OUT/evidence.json, OUT/evidence.md and OUT/evidence.log, the output of all programs.",
@@ -41,15 +42,20 @@ import picocli.CommandLine.Parameters;
     },
     footer = {
       "",
-      "A step that fails, crashes or exceeds its deadline is reported, and the next one runs.",
+      "A step that fails, crashes or exceeds its deadline is reported, and the next one runs. The page",
+      "is written before and after each step: a step that it shows as RUNNING did not end.",
       "Started by a launcher (mpirun, torchrun --no-python, srun), also on several hosts, it runs",
       "device and bandwidth-launched, and rank 0 writes OUT: see launch/README.md.",
       "NCCL4J_NCCL_LIBRARY and NCCL4J_CUDART_LIBRARY select the libraries, as for any program.",
       "NCCL_TESTS_DIR names a directory with the programs of nccl-tests, or its checkout.",
-      "Exit status: 0 every step passed or is not possible here, 1 a step failed, 2 bad arguments."
+      "Exit status: 0 every step passed or is not possible here, 1 a step failed or had no time,",
+      "2 bad arguments."
     })
 public final class EvidenceCommand {
-  /** The least time limit of a run; time beyond the sum of the deadlines goes to later steps. */
+  /**
+   * Without {@code --limit}, the least time limit of a run; time beyond the sum of the deadlines
+   * goes to later steps.
+   */
   private static final Duration LIMIT = Duration.ofSeconds(470);
 
   private static final int LIBRARY_NAMES = 4;
@@ -71,6 +77,15 @@ public final class EvidenceCommand {
           "run only these steps or groups (and device, which the others need); default all")
   List<String> steps = List.of();
 
+  @Option(
+      names = "--limit",
+      paramLabel = "SECONDS",
+      description =
+          "time limit of all steps together; those without time are not run. A step that hangs until then takes up to 10 s more")
+  @Within(least = 1, most = 24 * 60 * 60)
+  Integer limit;
+
+  private final long start = System.nanoTime();
   private final PrintStream out;
   private final PrintStream err;
   private final Map<String, String> environment;
@@ -186,8 +201,8 @@ public final class EvidenceCommand {
     Path work = Files.createTempDirectory("nccl4j-evidence");
     try (StepRunner runner = new StepRunner(work, work.resolve("evidence.log"))) {
       EvidencePlan plan = new EvidencePlan(work, quick, environment);
-      Outcome device = runner.run(plan.first());
-      Outcome outcome = runner.run(plan.launched(Machine.of(device), launch));
+      Outcome device = runner.run(limited(plan.first()));
+      Outcome outcome = runner.run(limited(plan.launched(Machine.of(device), launch)));
       if (outcome.status() != Outcome.Status.PASSED) {
         err.println("gpu-evidence: rank " + launch.rank() + ": " + outcome.report().summary());
       }
@@ -195,6 +210,15 @@ public final class EvidenceCommand {
     } finally {
       clear(work, err);
     }
+  }
+
+  /** Returns a step with at most the time that {@code --limit} leaves. */
+  private Step limited(Step step) {
+    if (limit == null) {
+      return step;
+    }
+    Duration left = Duration.ofNanos(start + limit * 1_000_000_000L - System.nanoTime());
+    return left.compareTo(step.deadline()) < 0 ? step.withDeadline(left) : step;
   }
 
   /**
@@ -223,16 +247,25 @@ public final class EvidenceCommand {
       throws IOException {
     String date = date();
     String build = environment.getOrDefault("NCCL4J_BUILD", "of an unknown commit");
-    long start = System.nanoTime();
-    Outcome device = runner.run(plan.first(), out);
+    List<Run.Recorded> recorded = new ArrayList<>();
+    if (earlier.steps().isEmpty()) {
+      // With earlier steps, the page stays as it is until the machine is known to be the same.
+      recorded.add(running(plan.first(), new Run.RunSource(date, build, "")));
+      write(new Run(recorded.getFirst().source(), quick, Machine.NONE, recorded), work);
+      recorded.clear();
+    }
+    Outcome device = runner.run(limited(plan.first()), out);
+    if (runner.closed()) {
+      return Commands.FAILED;
+    }
     Machine machine = Machine.of(device);
     Run.RunSource source = new Run.RunSource(date, build, Machine.versions(device));
-    List<Run.Recorded> recorded = new ArrayList<>(List.of(new Run.Recorded(device, source)));
+    recorded.add(new Run.Recorded(device, source));
     String difference = earlier.difference(new Run(source, quick, machine, recorded));
     if (!difference.isEmpty()) {
       if (launch.size() > 1) {
         // Without this rank, the others would wait until their deadline.
-        runner.run(plan.launched(machine, launch), out);
+        runner.run(limited(plan.launched(machine, launch)), out);
       }
       throw new IllegalStateException(difference);
     }
@@ -244,7 +277,8 @@ public final class EvidenceCommand {
                 .toList();
     Duration needed =
         rest.stream().map(Step::deadline).reduce(plan.first().deadline(), Duration::plus);
-    long end = start + (needed.compareTo(LIMIT) > 0 ? needed : LIMIT).toNanos();
+    Duration whole = needed.compareTo(LIMIT) > 0 ? needed : LIMIT;
+    long end = start + (limit == null ? whole : Duration.ofSeconds(limit)).toNanos();
     if (machine.usable()) {
       out.printf(
           "remaining steps: %d, at most %d s%n",
@@ -252,22 +286,38 @@ public final class EvidenceCommand {
     } else {
       out.println("no usable GPU; the other steps are skipped; scripts/doctor reports why");
     }
-    Run run = new Run(source, quick, machine, List.copyOf(recorded)).mergedWith(earlier.steps());
+    // Written before and after each step, to keep the results if the machine crashes.
+    Run run = new Run(source, quick, machine, recorded).mergedWith(earlier.steps());
     write(run, work);
     Duration later = needed.minus(plan.first().deadline());
     for (Step step : rest) {
-      // All the remaining time, except the deadlines of the steps that follow.
       later = later.minus(step.deadline());
-      Duration allowed = Duration.ofNanos(end - System.nanoTime()).minus(later);
-      recorded.add(new Run.Recorded(runner.run(step.withDeadline(allowed), out), source));
-      run = new Run(source, quick, machine, List.copyOf(recorded)).mergedWith(earlier.steps());
-      // Written after each step, to keep the results if the machine crashes.
+      // All the remaining time, except the deadlines of the steps that follow.
+      Duration spare = Duration.ofNanos(end - System.nanoTime()).minus(later);
+      Step timed = spare.compareTo(step.deadline()) > 0 ? step.withDeadline(spare) : limited(step);
+      recorded.add(running(timed, source));
+      if (timed.impossible() == null) {
+        write(new Run(source, quick, machine, recorded).mergedWith(earlier.steps()), work);
+      }
+      Outcome outcome = runner.run(timed, out);
+      if (runner.closed()) {
+        // This process is being stopped, which killed the step: the page shows it as running.
+        return Commands.FAILED;
+      }
+      recorded.set(recorded.size() - 1, new Run.Recorded(outcome, source));
+      run = new Run(source, quick, machine, recorded).mergedWith(earlier.steps());
       write(run, work);
     }
     out.println(Page.verdict(run.outcomes()));
     out.println(folder.resolve("evidence.md"));
     boolean failed = recorded.stream().anyMatch(step -> step.outcome().status().bad());
     return failed ? Commands.FAILED : Commands.OK;
+  }
+
+  private static Run.Recorded running(Step step, Run.RunSource source) {
+    String since =
+        "since " + date() + "; if this is the last state of the page, it was ended from outside";
+    return new Run.Recorded(Outcome.withoutResult(step, Outcome.Status.RUNNING, since), source);
   }
 
   /** Returns the current time for a page. */
@@ -278,13 +328,13 @@ public final class EvidenceCommand {
 
   private void write(Run run, Path work) throws IOException {
     Redaction redaction = redaction(work, run.machine());
-    OutputFile.write(
+    OutputFile.replace(
         folder.resolve("evidence.json"), redaction.apply(JsonTree.text(run.tree()) + "\n"));
-    OutputFile.write(folder.resolve("evidence.md"), redaction.apply(Page.of(run)));
+    OutputFile.replace(folder.resolve("evidence.md"), redaction.apply(Page.of(run)));
     try (DirectoryStream<Path> charts = Files.newDirectoryStream(work, "*.html")) {
       for (Path chart : charts) {
         Path name = Objects.requireNonNull(chart.getFileName());
-        OutputFile.write(folder.resolve(name), redaction.apply(Files.readString(chart)));
+        OutputFile.replace(folder.resolve(name), redaction.apply(Files.readString(chart)));
       }
     }
   }

@@ -22,6 +22,10 @@ record Outcome(Step step, Status status, Report report, double seconds, Map<Stri
     FAILED("FAILED"),
     CRASHED("CRASHED"),
     TIMED_OUT("TIMED OUT"),
+    /** Not started, because no time was left. */
+    NOT_RUN("NOT RUN"),
+    /** Written before a step; stays if the command is ended from outside during the step. */
+    RUNNING("RUNNING"),
     NOT_POSSIBLE("not possible here");
 
     private final String label;
@@ -41,15 +45,20 @@ record Outcome(Step step, Status status, Report report, double seconds, Map<Stri
           .orElseThrow(() -> new IllegalArgumentException("unknown status " + label));
     }
 
-    /** Returns whether it is a failure; a step that is not possible here is not. */
+    /** Returns whether it counts as a failure; a step that is not possible here does not. */
     boolean bad() {
-      return this == FAILED || this == CRASHED || this == TIMED_OUT;
+      return this != PASSED && this != NOT_POSSIBLE;
     }
   }
 
   static Outcome notPossible(Step step, String reason) {
     Report report = Report.of(Report.Verdict.NOT_POSSIBLE, reason);
     return new Outcome(step, Status.NOT_POSSIBLE, report, 0, Map.of());
+  }
+
+  /** Returns the outcome of a step that was not run to its end. */
+  static Outcome withoutResult(Step step, Status status, String reason) {
+    return new Outcome(step, status, Report.of(Report.Verdict.UNFINISHED, reason), 0, Map.of());
   }
 
   Map<String, Object> tree() {

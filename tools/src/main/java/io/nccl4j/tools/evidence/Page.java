@@ -77,8 +77,12 @@ final class Page {
   static String verdict(List<Outcome> outcomes) {
     long passed = count(outcomes, Outcome.Status.PASSED);
     long impossible = count(outcomes, Outcome.Status.NOT_POSSIBLE);
+    long unfinished =
+        count(outcomes, Outcome.Status.NOT_RUN) + count(outcomes, Outcome.Status.RUNNING);
+    long failed = outcomes.size() - passed - impossible - unfinished;
     return "%d steps: %d passed, %d not possible here, %d failed"
-        .formatted(outcomes.size(), passed, impossible, outcomes.size() - passed - impossible);
+            .formatted(outcomes.size(), passed, impossible, failed)
+        + (unfinished == 0 ? "" : ", %d not run to the end".formatted(unfinished));
   }
 
   private static long count(List<Outcome> outcomes, Outcome.Status status) {

@@ -1,10 +1,10 @@
 package io.nccl4j.tools.evidence;
 
 import io.nccl4j.tools.cli.JsonTree;
+import io.nccl4j.tools.cli.OutputFile;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -53,9 +53,7 @@ record Report(
             "facts", facts,
             "tables", tables.stream().map(Table::tree).toList(),
             "notes", notes);
-    Path temporary = file.resolveSibling(file.getFileName() + ".tmp");
-    Files.writeString(temporary, JsonTree.text(tree) + "\n");
-    Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
+    OutputFile.replace(file, JsonTree.text(tree) + "\n");
   }
 
   /**

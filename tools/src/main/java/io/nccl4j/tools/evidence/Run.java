@@ -62,7 +62,12 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
   }
 
   String device() {
-    return machine.usable() ? machine.device() : "no usable GPU";
+    if (machine.usable()) {
+      return machine.device();
+    }
+    boolean unknown =
+        outcomes().stream().anyMatch(outcome -> outcome.status() == Outcome.Status.RUNNING);
+    return unknown ? "device not known yet" : "no usable GPU";
   }
 
   String ncclVersion() {

@@ -113,6 +113,9 @@ final class StepRunner implements AutoCloseable {
     if (step.impossible() != null) {
       return Outcome.notPossible(step, step.impossible());
     }
+    if (step.deadline().toSeconds() < 1) {
+      return Outcome.withoutResult(step, Outcome.Status.NOT_RUN, "no time was left");
+    }
     long start = System.nanoTime();
     List<Running> running = new ArrayList<>();
     try {
@@ -422,6 +425,11 @@ final class StepRunner implements AutoCloseable {
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
+  }
+
+  /** Returns whether this was closed; steps may then have failed because of that. */
+  synchronized boolean closed() {
+    return closed;
   }
 
   /** Kills the processes that still run; none can be started after this. Idempotent. */

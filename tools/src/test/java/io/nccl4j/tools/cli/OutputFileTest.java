@@ -23,6 +23,8 @@ class OutputFileTest {
     assertEquals("short", Files.readString(file));
     OutputFile.write(file, new byte[] {'b'});
     assertEquals("b", Files.readString(file));
+    OutputFile.replace(file, "atomically");
+    assertEquals("atomically", Files.readString(file));
   }
 
   @Test
@@ -31,7 +33,8 @@ class OutputFileTest {
     IOException text = assertThrows(IOException.class, () -> OutputFile.write(file, "a"));
     IOException written =
         assertThrows(IOException.class, () -> OutputFile.write(file, writer -> {}));
-    for (IOException e : new IOException[] {text, written}) {
+    IOException replaced = assertThrows(IOException.class, () -> OutputFile.replace(file, "a"));
+    for (IOException e : new IOException[] {text, written, replaced}) {
       assertTrue(e.getMessage().startsWith("cannot write " + file + ": "), e.getMessage());
     }
   }

@@ -14,22 +14,38 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Tests of several runs into one directory, on the stand-in. */
 class EvidenceTest {
   @TempDir Path folder;
 
+  /** Makes every operation on the stand-in take ten minutes. */
+  private static final Map<String, String> HANGING =
+      Map.of("NCCL4J_STANDIN_KERNEL_NS", "600000000000");
+
   private FinishedProgram run(Map<String, String> variables, String... arguments)
       throws IOException, InterruptedException {
-    List<String> words = new ArrayList<>(Java.command(EvidenceCommand.class.getName()));
-    words.addAll(List.of(arguments));
-    words.add(folder.resolve("out").toString());
+    return FinishedProgram.run(environment(variables), words(arguments));
+  }
+
+  private static Map<String, String> environment(Map<String, String> variables)
+      throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("CLASSPATH", Java.classPath());
     environment.putAll(variables);
-    return FinishedProgram.run(environment, words);
+    return environment;
+  }
+
+  private List<String> words(String... arguments) {
+    List<String> words = new ArrayList<>(Java.command(EvidenceCommand.class.getName()));
+    words.addAll(List.of(arguments));
+    words.add(folder.resolve("out").toString());
+    return words;
   }
 
   private Map<?, ?> json() throws IOException {
@@ -73,6 +89,50 @@ class EvidenceTest {
     FinishedProgram again = run(second, "--quick", "--steps", "latency");
     assertEquals(0, again.status(), again.output());
     assertEquals("1.0, commit bbb", steps("build").get("latency"));
+  }
+
+  @Test
+  void limitIsSharedAmongTheSteps() throws IOException, InterruptedException {
+    String names = "latency,cross-check-one-process,contract-one-process";
+    FinishedProgram ended = run(HANGING, "--quick", "--limit", "30", "--steps", names);
+    assertEquals(1, ended.status(), ended.output());
+    Map<String, Object> status = steps("status");
+    assertEquals(4, status.size(), status.toString());
+    assertTrue(status.containsValue("TIMED OUT"), status.toString());
+    assertEquals("NOT RUN", status.get("contract-one-process"), status.toString());
+    double seconds =
+        steps("seconds").values().stream().mapToDouble(each -> ((Number) each).doubleValue()).sum();
+    assertTrue(seconds < 45, "the steps took " + seconds + " s");
+    assertTrue(ended.output().contains(" not run to the end\n"), ended.output());
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {true, false})
+  void stepThatIsEndedFromOutsideStaysOnThePage(boolean kill)
+      throws IOException, InterruptedException {
+    ProcessBuilder builder = new ProcessBuilder(words("--quick", "--steps", "latency"));
+    builder.environment().putAll(environment(HANGING));
+    builder.redirectErrorStream(true).redirectOutput(folder.resolve("output").toFile());
+    Process process = builder.start();
+    List<ProcessHandle> children = List.of();
+    try {
+      long limit = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+      while (!Files.exists(folder.resolve("out/evidence.json"))
+          || !"RUNNING".equals(steps("status").get("latency"))) {
+        assertTrue(System.nanoTime() < limit, Files.readString(folder.resolve("output")));
+        Thread.sleep(20);
+      }
+      children = process.descendants().toList();
+      boolean sent = kill ? process.toHandle().destroyForcibly() : process.toHandle().destroy();
+      assertTrue(sent && process.waitFor(60, TimeUnit.SECONDS), "it ends");
+    } finally {
+      process.destroyForcibly();
+      children.forEach(ProcessHandle::destroyForcibly);
+    }
+    assertEquals(Map.of("device", "passed", "latency", "RUNNING"), steps("status"));
+    assertEquals(false, json().get("passed"));
+    String page = Files.readString(folder.resolve("out/evidence.md"));
+    assertTrue(page.contains("| Call latency, 1 rank | **RUNNING** |"), page);
   }
 
   @Test
