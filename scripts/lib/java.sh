@@ -44,6 +44,8 @@ nccl4j_build() {
   command -v mvn >/dev/null || nccl4j_die 'Maven is not on the PATH; install it (Debian: apt install maven) to build nccl4j'
   local log=$nccl4j_target/build.log fresh nccl4j_status=0
   fresh=$(mktemp -d "$nccl4j_run.XXXXXX")
+  # mktemp leaves others no access, whatever the umask is; they would build again.
+  chmod +rx "$fresh"
   # A requested flight recording must be of the program, not of each Java process of the build.
   local options flag=-XX:StartFlightRecording rest="([^[:space:]\"']|\"[^\"]*\"|'[^']*')*"
   for options in JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS; do
@@ -127,7 +129,8 @@ nccl4j_java_of_bundle() {
 
 nccl4j_ready() {
   if nccl4j_stale; then
-    mkdir -p "$nccl4j_target"
+    mkdir -p "$nccl4j_target" && [[ -w $nccl4j_target && (! -e $nccl4j_target/run.lock || -w $nccl4j_target/run.lock) ]] ||
+      nccl4j_die "nccl4j must be built, but you cannot write to $nccl4j_target; ask its owner to run this command once"
     exec {lock}>"$nccl4j_target/run.lock"
     flock "$lock"
     # Another terminal may have built it meanwhile.

@@ -9,6 +9,7 @@ import io.nccl4j.fixtures.programs.FinishedProgram;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
 import java.util.Map;
 import java.util.regex.Pattern;
@@ -85,5 +86,49 @@ class ScriptsTest {
         buildOptions + ", " + buildOptions + "\n",
         Files.readString(folder.resolve("asked")),
         ended.output());
+  }
+
+  /** Other users run the programs of a checkout that one of them has built. */
+  @ParameterizedTest
+  @CsvSource({
+    "022, rwxr-xr-x, rw-r--r--",
+    "027, rwxr-x---, rw-r-----",
+    "077, rwx------, rw-------"
+  })
+  void buildHasThePermissionsOfTheUmask(String umask, String folders, String files)
+      throws IOException, InterruptedException {
+    Path library = Files.createDirectories(folder.resolve("scripts/lib")).resolve("java.sh");
+    Files.copy(SCRIPTS.resolve("lib/java.sh"), library);
+    Path maven = Files.createDirectory(folder.resolve("bin")).resolve("mvn");
+    Files.writeString(
+        maven,
+        """
+        #!/bin/sh
+        mkdir -p program/target/modules
+        touch program/target/program.jar program/target/modules/other.jar
+        echo 'java.home = %s' >target/java-settings
+        """
+            .formatted(System.getProperty("java.home")));
+    assertTrue(maven.toFile().setExecutable(true));
+    ProcessBuilder builder =
+        new ProcessBuilder(
+                "bash",
+                "-c",
+                "umask %s; . scripts/lib/java.sh; nccl4j_programs=(program); nccl4j_ready"
+                    .formatted(umask))
+            .directory(folder.toFile());
+    builder.environment().merge("PATH", maven.getParent() + ":", (path, bin) -> bin + path);
+    FinishedProgram ended = FinishedProgram.run(builder);
+    assertEquals(0, ended.status(), ended.output());
+    Path run = folder.resolve("target/run").toRealPath();
+    try (Stream<Path> built = Files.walk(run)) {
+      for (Path path : built.toList()) {
+        assertEquals(
+            Files.isDirectory(path) ? folders : files,
+            PosixFilePermissions.toString(Files.getPosixFilePermissions(path)),
+            path.toString());
+      }
+    }
+    assertTrue(Files.exists(run.resolve("program/other.jar")));
   }
 }
