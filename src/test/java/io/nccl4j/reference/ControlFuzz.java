@@ -174,6 +174,13 @@ final class ControlFuzz implements FuzzTarget {
               }));
       samples.add(
           message(
+              Message.Kind.BOOTSTRAP_QUERY,
+              out -> {
+                key.write(out);
+                out.writeInt(expected);
+              }));
+      samples.add(
+          message(
               Message.Kind.GIVE_UP,
               out -> {
                 key.write(out);

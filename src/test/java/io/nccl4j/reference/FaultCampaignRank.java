@@ -134,7 +134,9 @@ public final class FaultCampaignRank {
     } catch (RuntimeException | Error failure) {
       failure.printStackTrace();
       NcclException known = failure instanceof NcclException nccl ? nccl : null;
-      String lost = known == null ? "" : lost(known);
+      // A rendezvous has no communicator whose ranks it could name.
+      boolean named = known != null && !known.function().contains("Rendezvous");
+      String lost = named ? lost(known) : "";
       print(
           Event.FAILED,
           String.join("|", step, failure.getClass().getSimpleName(), lost, failure.getMessage()));
@@ -165,8 +167,10 @@ public final class FaultCampaignRank {
     int last = size - 1;
     worldRank = r -> last - r;
     switch (phase) {
-      case RENDEZVOUS ->
-          useAndClose("rendezvous", () -> connect("round" + round, config), r -> r, round);
+      case RENDEZVOUS -> {
+        worldRank = r -> r;
+        useAndClose("rendezvous", () -> connect("round" + round, config), r -> r, round);
+      }
       case CONNECT -> {
         UniqueId id = shareId();
         worldRank = r -> r;
@@ -235,7 +239,8 @@ public final class FaultCampaignRank {
   private byte[] broadcast(byte[] id) {
     Buffer bytes = input.slice(0, UniqueId.BYTES / Integer.BYTES);
     bytes.copyFromAsync(MemorySegment.ofArray(id), stream);
-    base.broadcast(bytes, 0, stream);
+    // The base has the ranks in the opposite order.
+    base.broadcast(bytes, size - 1, stream);
     stream.synchronize();
     bytes.copyTo(MemorySegment.ofArray(id), stream);
     return id;

@@ -24,6 +24,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
+import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 
@@ -47,8 +48,13 @@ public final class Bootstrap {
   /** The color of a rank that joins no new communicator. */
   public static final int NO_COLOR = -1;
 
-  /** How often a waiting rank checks whether it was aborted. */
+  /** How often a waiting rank checks whether it was aborted, and asks the coordinating process. */
   private static final long POLL_MILLIS = 100;
+
+  private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(POLL_MILLIS);
+
+  /** The least time without an answer after which a process counts as silent. */
+  private static final long MIN_SILENCE_NANOS = 300_000_000;
 
   /**
    * The ranks that a bootstrap still waits for when a rank times out.
@@ -98,6 +104,9 @@ public final class Bootstrap {
 
     /** Reports that a rank has stopped waiting, and why. */
     void giveUp(int expected, BootstrapFailure why);
+
+    /** Asks for the state of the bootstrap. */
+    void query(int expected);
 
     /** Returns how the coordinating process has left; null while it is present. */
     String departure();
@@ -167,6 +176,9 @@ public final class Bootstrap {
   private final BitSet awaited;
   private Coordinator coordinator;
   private boolean answered;
+  // When the coordinating process was asked last, and whether its answer is pending.
+  private long queriedAt = System.nanoTime() - POLL_NANOS;
+  private boolean queried;
   private Map<Integer, RankAssignment> assignments;
   private boolean done;
   private BootstrapFailure failure;
@@ -196,6 +208,14 @@ public final class Bootstrap {
 
   public String function() {
     return function;
+  }
+
+  /**
+   * Returns how long a process may take to answer before it counts as silent: part of a timeout, as
+   * it may be busy.
+   */
+  public static long silenceNanos(long timeoutNanos) {
+    return Math.max(MIN_SILENCE_NANOS, timeoutNanos / 4);
   }
 
   /** Returns the ranks that have not arrived or, after the assignment, connected; for tests. */
@@ -348,9 +368,11 @@ public final class Bootstrap {
       if (participant.deadline().passed()) {
         throw timedOut(participant, late.get());
       }
-      if (parent != null && assignments != null) {
+      // So that a time-out names those that are silent, not those that wait for them.
+      if (parent != null) {
         parent.requestStatus();
       }
+      query();
       try {
         wait(Math.min(participant.deadline().remainingMillis(), POLL_MILLIS));
       } catch (InterruptedException e) {
@@ -360,6 +382,20 @@ public final class Bootstrap {
         Thread.currentThread().interrupt();
       }
     }
+  }
+
+  private void query() {
+    long now = System.nanoTime();
+    if (coordinator != null && !queried && now - queriedAt >= POLL_NANOS) {
+      queriedAt = now;
+      queried = true;
+      coordinator.query(expected.cardinality());
+    }
+  }
+
+  /** Sends the current state to another process, which has asked for it; it has the assignments. */
+  public synchronized void report(StateListener listener) {
+    listener.onState(expected.cardinality(), out -> write(out, false));
   }
 
   /** Gives up for a rank whose thread was interrupted; returns the exception to throw. */
@@ -382,19 +418,20 @@ public final class Bootstrap {
   }
 
   private MissingRanks missingAfterTimeout(Participant participant) {
-    if (coordinator != null && !answered) {
+    long timeout = participant.deadline().timeout().toNanos();
+    boolean silentCoordinator = queried && System.nanoTime() - queriedAt > silenceNanos(timeout);
+    if (coordinator != null && (!answered || silentCoordinator)) {
       return new MissingRanks(coordinator + " did not answer", null);
     }
-    if (assignments == null) {
-      return new MissingRanks(missingText(), (BitSet) awaited.clone());
-    }
     if (parent != null) {
-      // Ranks that wait for a silent process have not connected either: report the cause.
-      long timeout = participant.deadline().timeout().toNanos();
+      // Ranks that wait for a silent process have not arrived or connected either.
       BitSet silent = parent.silent(awaited.get(0, parent.size()), timeout);
       if (!silent.isEmpty()) {
         return new MissingRanks(parent.describe(silent) + " did not answer", silent);
       }
+    }
+    if (assignments == null) {
+      return new MissingRanks(missingText(), (BitSet) awaited.clone());
     }
     return new MissingRanks(
         RankSets.describe(awaited) + " did not connect", (BitSet) awaited.clone());
@@ -572,6 +609,7 @@ public final class Bootstrap {
     }
     synchronized (this) {
       answered = true;
+      queried = false;
       if (isOver()) {
         return;
       }

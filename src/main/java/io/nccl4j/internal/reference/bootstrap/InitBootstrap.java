@@ -267,6 +267,11 @@ public final class InitBootstrap implements BootstrapTarget {
     }
 
     @Override
+    public void query(int expected) {
+      connection.send(Message.of(Message.Kind.BOOTSTRAP_QUERY, out -> {}));
+    }
+
+    @Override
     public String departure() {
       return broken;
     }

@@ -47,6 +47,11 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
           bootstrap.giveUp(why);
         }
       }
+      case BOOTSTRAP_QUERY -> {
+        if (bootstrap != null) {
+          bootstrap.report(this);
+        }
+      }
       default -> throw new ProtocolException("it sent a " + message.kind() + " message");
     }
   }

@@ -46,7 +46,9 @@ public final class Message {
     /** The path of the shared sync object of all ranks. */
     SYNC(13),
     /** A rank has connected with the other ranks of its new communicator. */
-    CONNECTED(14);
+    CONNECTED(14),
+    /** Asks for the state of a bootstrap. */
+    BOOTSTRAP_QUERY(15);
 
     private final int code;
 

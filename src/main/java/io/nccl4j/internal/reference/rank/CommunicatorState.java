@@ -50,9 +50,6 @@ public final class CommunicatorState
   /** The least time between two requests for the progress of remote ranks. */
   private static final long STATUS_INTERVAL_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
 
-  /** The least time without an answer after which a process counts as silent. */
-  private static final long MIN_SILENCE_NANOS = 300_000_000;
-
   /** How long a remote rank may take to report what it has called. */
   private static final long EXPLANATION_NANOS = TimeUnit.SECONDS.toNanos(2);
 
@@ -493,7 +490,7 @@ public final class CommunicatorState
       heard.add(
           () ->
               other.presence().left()
-                  || (process != null && process.silent(silenceNanos(timeout)))
+                  || (process != null && process.silent(Bootstrap.silenceNanos(timeout)))
                   || (grace.passed() && (process == null || process.answered(request))));
     }
     participant
@@ -521,7 +518,7 @@ public final class CommunicatorState
     BitSet lost = new BitSet();
     for (int i = 0; i < requests.size(); i++) {
       RemoteProcess process = others.get(i);
-      if (!awaitAnswer(process, requests.get(i), silenceNanos(timeout.toNanos()))) {
+      if (!awaitAnswer(process, requests.get(i), Bootstrap.silenceNanos(timeout.toNanos()))) {
         lost.or(process.ranks());
       }
     }
@@ -661,14 +658,9 @@ public final class CommunicatorState
     return true;
   }
 
-  /** Returns how long a process may take to answer: part of the timeout, as it may be busy. */
-  private static long silenceNanos(long timeoutNanos) {
-    return Math.max(MIN_SILENCE_NANOS, timeoutNanos / 4);
-  }
-
   @Override
   public BitSet silent(BitSet ranks, long timeoutNanos) {
-    long nanos = silenceNanos(timeoutNanos);
+    long nanos = Bootstrap.silenceNanos(timeoutNanos);
     BitSet silent = new BitSet();
     ranks.stream()
         .filter(rank -> remoteProcess(rank) != null && remoteProcess(rank).silent(nanos))

@@ -364,7 +364,8 @@ public final class HostedRank implements RankContext {
 
   @Override
   public FailureDetails details(String function, BitSet failed, BitSet missing) {
-    BitSet left = ranksThat(Presence::left);
+    // Not ranks that have closed: they have completed their part, or are named by departed().
+    BitSet left = ranksThat(presence -> presence == Presence.ABORTED || presence == Presence.LOST);
     // Read after the presences: a rank that leaves after a failure leaves because of it.
     RankFailure cause = communicator.failure();
     if (cause != null) {
@@ -407,6 +408,7 @@ public final class HostedRank implements RankContext {
     RankFailure failure = communicator.failure();
     return failure == null
         ? RankFailure.remote(function, communicator.rankState(peer).departure())
+            .initDetails(details(function, RankSets.of(peer), new BitSet()))
         : seen(failure, function);
   }
 
@@ -588,9 +590,7 @@ public final class HostedRank implements RankContext {
     }
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
       if (presence(rankOfPeer).cut()) {
-        return Optional.of(
-            departed("asyncError", rankOfPeer)
-                .initDetails(details("asyncError", new BitSet(), new BitSet())));
+        return Optional.of(departed("asyncError", rankOfPeer));
       }
     }
     return Optional.empty();

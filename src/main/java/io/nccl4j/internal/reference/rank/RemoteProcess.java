@@ -254,7 +254,7 @@ public final class RemoteProcess implements Connection.Receiver {
       case MEMORY -> receiveMemory(in);
       case SYNC -> receiveSync(in);
       case MEMBERSHIP_REQUEST -> receiveJoin(in);
-      case BOOTSTRAP_STATE, REJECTED, CONNECTED, GIVE_UP ->
+      case BOOTSTRAP_STATE, BOOTSTRAP_QUERY, REJECTED, CONNECTED, GIVE_UP ->
           receiveBootstrapMessage(message.kind(), in);
       default -> throw new ProtocolException("it sent a " + message.kind() + " message");
     }
@@ -341,8 +341,12 @@ public final class RemoteProcess implements Connection.Receiver {
       receiveBootstrapState(key, newSize, in);
       return;
     }
-    // These follow an arrival or an assignment, so an unknown bootstrap is done and removed.
-    Bootstrap bootstrap = communicator.bootstraps().known(key, newSize);
+    // These follow an arrival or an assignment, so an unknown bootstrap is done and removed. But a
+    // rank may give up a shrink before it arrives, which ranks that call later need to see.
+    Bootstrap bootstrap =
+        kind == Message.Kind.GIVE_UP && key.function().equals(BootstrapKey.SHRINK)
+            ? communicator.bootstraps().bootstrapFor(key, newSize)
+            : communicator.bootstraps().known(key, newSize);
     if (bootstrap == null) {
       ProcessEndpoint.log()
           .debug("{} was ignored: there is no bootstrap for {} and its size", kind, key);
@@ -350,6 +354,7 @@ public final class RemoteProcess implements Connection.Receiver {
     }
     switch (kind) {
       case REJECTED -> bootstrap.applyRejection(in.readInt(), in.readUTF());
+      case BOOTSTRAP_QUERY -> bootstrap.report(stateListener(key));
       case CONNECTED -> bootstrap.confirm(readConfirmed(in));
       default -> bootstrap.fail(BootstrapFailure.read(in));
     }
@@ -428,6 +433,17 @@ public final class RemoteProcess implements Connection.Receiver {
                   key.write(out);
                   out.writeInt(expected);
                   why.write(out);
+                }));
+      }
+
+      @Override
+      public void query(int expected) {
+        send(
+            Message.of(
+                Message.Kind.BOOTSTRAP_QUERY,
+                out -> {
+                  key.write(out);
+                  out.writeInt(expected);
                 }));
       }
 
