@@ -1560,6 +1560,9 @@ int main(int count, char **arguments) {
   say("one thread drives all ranks"), one_thread_drives_all(), nothing_left(legacy);
   say("kernel time"), on_threads(2, kernel_time_main, kernel_time, NULL), nothing_left(legacy);
   say("abort of a stuck collective"), on_threads(3, stuck_main, NULL, NULL), nothing_left(legacy);
+  OK(nccl4j_standin_pitfall(15, 1)); /* aborted together, none waits for another one's kernel for long */
+  say("aborts that wait for kernels"), on_threads(3, stuck_main, NULL, NULL), nothing_left(legacy);
+  OK(nccl4j_standin_pitfall(15, 0));
   say("mismatched collectives"), on_threads(2, mismatch_main, NULL, NULL), nothing_left(legacy);
   nccl4j_standin_hold(50);
   say("non-blocking"), on_threads(4, non_blocking_main, NULL, NULL), nothing_left(legacy);

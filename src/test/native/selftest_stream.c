@@ -3,6 +3,9 @@
 
 #include "kernels/kernel.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 /* ---- the driver's functions ---- */
 
 static CUresult (*launch_kernel)(const CUlaunchConfig *, CUfunction, void **, void **);
@@ -273,6 +276,55 @@ static void batches(void) {
   OK(cudaStreamDestroy(stream));
 }
 
+static void *enqueues(void *arguments) {
+  void **of = arguments;
+  OK(cudaMemsetAsync(of[0], 1, 4, of[1]));
+  __atomic_store_n((int *)of[2], 1, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static void full_queue(void) {
+  int *device, done = 0;
+  uint64_t *gate;
+  pthread_t thread;
+  cudaStream_t stream = stream_new();
+  OK(cudaMalloc((void **)&device, sizeof *device));
+  OK(cudaHostAlloc((void **)&gate, sizeof *gate, cudaHostAllocMapped));
+  *gate = 0;
+  OK(wait64(stream, (CUdeviceptr)gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+  nccl4j_standin_queue(1);
+  OK(pthread_create(&thread, NULL, enqueues, (void *[]){device, stream, &done}));
+  usleep(50000);
+  SAME(0, __atomic_load_n(&done, __ATOMIC_ACQUIRE));
+  __atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+  OK(pthread_join(thread, NULL));
+  nccl4j_standin_reset();
+  OK(cudaStreamSynchronize(stream));
+  OK(cudaFree(device));
+  OK(cudaFreeHost(gate));
+  OK(cudaStreamDestroy(stream));
+}
+
+static void last_error_of_queries(void) {
+  uint64_t *gate;
+  cudaStream_t stream = stream_new();
+  OK(cudaHostAlloc((void **)&gate, sizeof *gate, cudaHostAllocMapped));
+  *gate = 0;
+  OK(wait64(stream, (CUdeviceptr)gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+  SAME(cudaErrorInvalidValue, cudaStreamCreateWithFlags(NULL, 0));
+  nccl4j_standin_not_ready(0);
+  SAME(cudaErrorNotReady, cudaStreamQuery(stream));
+  SAME(cudaErrorInvalidValue, cudaPeekAtLastError());
+  nccl4j_standin_reset();
+  SAME(cudaErrorNotReady, cudaStreamQuery(stream));
+  SAME(cudaErrorNotReady, cudaGetLastError());
+  SAME(cudaSuccess, cudaGetLastError());
+  __atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+  OK(cudaStreamSynchronize(stream));
+  OK(cudaFreeHost(gate));
+  OK(cudaStreamDestroy(stream));
+}
+
 int main(void) {
   nccl4j_standin_kernel("nccl4j_test_meet", meet);
   nccl4j_standin_kernel("nccl4j_test_store", store);
@@ -282,6 +334,8 @@ int main(void) {
   memory_operations();
   small_copies();
   batches();
+  full_queue();
+  last_error_of_queries();
   printf("selftest_stream: ok\n");
   return 0;
 }

@@ -52,6 +52,12 @@ int nccl4j_standin_context(int device);
 /* Sets the memory size of each device in bytes. */
 void nccl4j_standin_set_memory(uint64_t bytes);
 
+/* Sets how much work a stream takes before a call that enqueues more blocks; 0, the default: any amount. */
+void nccl4j_standin_queue(int length);
+
+/* Sets whether a query that returns cudaErrorNotReady sets the thread's last error. On by default. */
+void nccl4j_standin_not_ready(int recorded);
+
 /* Removes faults, sets the switches from the environment, clears counts and errors of default streams. Live objects
  * stay. */
 void nccl4j_standin_reset(void);
@@ -61,7 +67,7 @@ void nccl4j_standin_reset(void);
 /* Makes collectives, send and receive return success without any work or check, to measure the cost of a call. */
 void nccl4j_standin_set_noop(int on);
 
-/* Switches the emulation of a pitfall of NCCL (see README.md): 3, 4, 8, 13 or 14. Returns 0, or -1 for another number.
+/* Switches the emulation of a pitfall of NCCL (see README.md): 3, 4, 8, 13, 14, 15 or 16. Returns 0, or -1 for another number.
  * For 13, `on` above 1 is the milliseconds that a call waits for a second thread. */
 int nccl4j_standin_pitfall(int number, int on);
 
@@ -222,6 +228,8 @@ bool nccl4j_standin_writable(const void *pointer, size_t bytes, int device);
 int nccl4j_standin_memory_device(const void *pointer);
 cudaError_t nccl4j_standin_allocate(void **pointer, size_t bytes, int device);
 cudaError_t nccl4j_standin_free(void *pointer);
+/* Waits for the work that is pending now on every device, as freeing pinned memory does. */
+void nccl4j_standin_wait_for_devices(void);
 /* Whether these bytes lie in one allocation of nccl4j_standin_allocate. */
 bool nccl4j_standin_by_nccl(const void *pointer, size_t bytes);
 

@@ -11,6 +11,7 @@ static int runtime_version(void);
 
 _Thread_local bool in_host_function;
 static _Thread_local cudaError_t last_error;
+static atomic_bool not_ready_ignored;
 
 STANDIN_SITE(cudaGetLastError)
 STANDIN_SITE(cudaPeekAtLastError)
@@ -60,8 +61,13 @@ void not_emulated(const char *format, ...) {
   abort();
 }
 
+void nccl4j_standin_not_ready(int recorded) { atomic_store(&not_ready_ignored, !recorded); }
+
+/* The guide says that cudaErrorNotReady of a query is not recorded, PyTorch found that it is: see
+ * nccl4j_standin_not_ready. */
 cudaError_t cuda_return(cudaError_t error) {
-  if (error != cudaSuccess) last_error = error;
+  bool ignored = error == cudaErrorNotReady && atomic_load(&not_ready_ignored);
+  if (error != cudaSuccess && !ignored) last_error = error;
   return error;
 }
 

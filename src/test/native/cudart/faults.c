@@ -162,6 +162,7 @@ void nccl4j_standin_reset(void) {
   pthread_mutex_unlock(&lock);
   devices_reset();
   streams_reset();
+  nccl4j_standin_not_ready(1);
   for (int i = 0; i < MAX_HOOKS; i++)
     if (reset_hooks[i]) reset_hooks[i]();
 }

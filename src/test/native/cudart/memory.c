@@ -35,6 +35,8 @@ static enum nccl4j_standin_kind kind_of(enum cudaMemoryType type) {
 
 #define EVERY_DEVICE (-1)
 
+void nccl4j_standin_wait_for_devices(void) { device_synchronize(EVERY_DEVICE); }
+
 static void wait_for_work(const struct region *r, bool frees) {
   bool host = r->type == cudaMemoryTypeHost;
   if (standin_nccl()) device_synchronize(host ? EVERY_DEVICE : r->device);

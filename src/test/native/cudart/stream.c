@@ -33,6 +33,7 @@ static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static stream_t *streams;
 static stream_t *legacy_streams[MAX_DEVICES];
 static _Atomic unsigned long long last_id;
+static atomic_int queue_length; /* 0: unlimited */
 
 _Thread_local cudaError_t stream_error;
 
@@ -159,12 +160,24 @@ static cudaError_t push_legacy_order(stream_t *s) {
   return error;
 }
 
+/* A launch blocks while its stream's queue is full. */
+static void wait_for_room(stream_t *s) {
+  uint64_t most = (uint64_t)atomic_load(&queue_length);
+  if (most == 0) return;
+  pthread_mutex_lock(&s->lock);
+  s->waiters++;
+  while (s->submitted - s->completed >= most) pthread_cond_wait(&s->progress, &s->lock);
+  s->waiters--;
+  pthread_mutex_unlock(&s->lock);
+}
+
 cudaError_t nccl4j_standin_enqueue(stream_t *s, const struct nccl4j_standin_work *work, void *spec) {
   if (atomic_load(&captures_active)) {
     bool captured;
     cudaError_t error = capture_enqueue(s, work, spec, &captured);
     if (captured || error != cudaSuccess) return error;
   }
+  wait_for_room(s);
   struct item *i = malloc(sizeof *i);
   pthread_mutex_lock(&streams_lock); /* which begin may not take: executions begin in the order of the queue */
   cudaError_t error = push_legacy_order(s);
@@ -525,7 +538,10 @@ STREAM_PROPERTY(cudaStreamGetPriority, int, priority)
 STREAM_PROPERTY(cudaStreamGetDevice, int, device)
 STREAM_PROPERTY(cudaStreamGetId, unsigned long long, id)
 
+void nccl4j_standin_queue(int length) { atomic_store(&queue_length, length); }
+
 void streams_reset(void) {
+  nccl4j_standin_queue(0);
   pthread_mutex_lock(&streams_lock);
   for (stream_t *s = streams; s; s = s->next) {
     if (!s->legacy && !s->owned_by_thread) continue;

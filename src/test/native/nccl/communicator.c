@@ -614,6 +614,7 @@ void comm_abort(ncclComm_t comm) {
   leave(comm);
   wait_for_graphs(comm);
   pthread_mutex_unlock(&c->lock);
+  if (pitfall_on(15)) nccl4j_standin_wait_for_devices();
   if (first) object_put(comm);
 }
 

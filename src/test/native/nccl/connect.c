@@ -64,7 +64,10 @@ static void withdraw(ncclComm_t comm) {
   }
 }
 
-static bool ended(const ncclComm_t comm) { return comm->aborted || comm->revoked || comm->failure != ncclSuccess; }
+/* Pitfall 16: the revoke has cleared its flags before the thread looked at them. */
+static bool ended(const ncclComm_t comm) {
+  return comm->aborted || (comm->revoked && !pitfall_on(16)) || comm->failure != ncclSuccess;
+}
 
 /* ---- connecting ---- */
 

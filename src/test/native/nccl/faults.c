@@ -58,7 +58,9 @@ void nccl4j_standin_set_noop(int on) { atomic_store(&noop, on != 0); }
 #define INSIDE_MILLISECONDS 50
 
 int nccl4j_standin_pitfall(int number, int on) {
-  if (number != 3 && number != 4 && number != 8 && number != 13 && number != 14) return -1;
+  if (number != 3 && number != 4 && number != 8 && number != 13 && number != 14 && number != 15 &&
+      number != 16)
+    return -1;
   if (number == 13) atomic_store(&inside_milliseconds, on == 1 ? INSIDE_MILLISECONDS : on);
   atomic_store(&pitfalls[number], on != 0);
   return 0;
