@@ -380,7 +380,9 @@ public final class Buffer implements AutoCloseable {
   /**
    * Enqueues a copy from host memory into all of this buffer. The source is read before this method
    * returns, so the caller may change or free it then. The copy is complete when the stream has
-   * completed it. C: {@code cudaMemcpyAsync}.
+   * completed it. On CUDA, a stream stages 2 MiB or two copies; for more, this method waits until
+   * the device has read the earlier ones, as {@link Stream#synchronize()} waits, with what that
+   * throws. C: {@code cudaMemcpyAsync}.
    *
    * @param source host memory of exactly {@link #byteSize} bytes, on the heap or off it
    * @param stream the stream that orders the copy; a stream of this buffer's device

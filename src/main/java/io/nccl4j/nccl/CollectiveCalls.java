@@ -72,14 +72,12 @@ final class CollectiveCalls {
     if (handle.context().size() == 1 && op >= FIRST_SCALING) {
       return CurrentDevice.call(
           handle.context().device(),
-          () -> lockedCall(operation, send, recv, count, op, peer, stream));
+          () -> guardedCall(operation, send, recv, count, op, peer, stream));
     }
-    return handle.blocking()
-        ? makeCall(operation, send, recv, count, op, peer, stream)
-        : lockedCall(operation, send, recv, count, op, peer, stream);
+    return guardedCall(operation, send, recv, count, op, peer, stream);
   }
 
-  private int lockedCall(
+  private int guardedCall(
       Operation operation,
       BufferMemory send,
       BufferMemory recv,
@@ -87,6 +85,9 @@ final class CollectiveCalls {
       int op,
       int peer,
       MemorySegment stream) {
+    if (handle.blocking()) {
+      return makeCall(operation, send, recv, count, op, peer, stream);
+    }
     synchronized (handle) {
       return makeCall(operation, send, recv, count, op, peer, stream);
     }

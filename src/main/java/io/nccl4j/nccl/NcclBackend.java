@@ -84,6 +84,7 @@ public final class NcclBackend {
           "internal.cuda.CompletionCallbacks",
           "internal.cuda.CudaStreamDriver",
           "internal.cuda.DeviceMemory",
+          "internal.cuda.HandleGuard",
           "internal.cuda.StagingBuffers",
           "nccl.CallWatch",
           "nccl.CollectiveCalls",

@@ -130,6 +130,19 @@ final class StandIn {
     return struct;
   }
 
+  /** Sets how much work a stream takes before a call that enqueues more blocks; 0: any amount. */
+  static void queue(int length) {
+    call("nccl4j_standin_queue", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), length);
+  }
+
+  /** Sets whether a query that returns {@code cudaErrorNotReady} sets the thread's last error. */
+  static void notReady(boolean recorded) {
+    call(
+        "nccl4j_standin_not_ready",
+        FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT),
+        recorded ? 1 : 0);
+  }
+
   /** Sets whether communicators support windows. */
   static void windows(boolean supported) {
     call(

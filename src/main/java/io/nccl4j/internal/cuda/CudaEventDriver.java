@@ -13,12 +13,15 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.IntSupplier;
 
 /** A CUDA event with timing. */
 public final class CudaEventDriver implements EventDriver {
   private final int device;
   private final MemorySegment handle;
-  private volatile boolean closed;
+  private final HandleGuard guard = new HandleGuard(this, "event");
+  private final AtomicBoolean closing = new AtomicBoolean();
   private volatile boolean recorded;
 
   private CudaEventDriver(MemorySegment handle, int device) {
@@ -47,29 +50,24 @@ public final class CudaEventDriver implements EventDriver {
   }
 
   /** Records the event at the end of the work enqueued on a stream. */
-  public synchronized void record(MemorySegment stream) {
-    checkNotDestroyed();
-    CudaResults.check(cudart_h.cudaEventRecord(handle, stream), "cudaEventRecord");
+  public void record(MemorySegment stream) {
+    call("cudaEventRecord", () -> cudart_h.cudaEventRecord(handle, stream));
     recorded = true;
   }
 
   /** Makes a stream wait for the last recording. */
-  public synchronized void waitedForBy(MemorySegment stream) {
-    checkNotDestroyed();
-    int result = cudart_h.cudaStreamWaitEvent(stream, handle, cudart_h.cudaEventWaitDefault());
-    CudaResults.check(result, "cudaStreamWaitEvent");
+  public void waitedForBy(MemorySegment stream) {
+    int flags = cudart_h.cudaEventWaitDefault();
+    call("cudaStreamWaitEvent", () -> cudart_h.cudaStreamWaitEvent(stream, handle, flags));
   }
 
-  /** Checks the handle. Callers hold the lock, so that it is not destroyed during their call. */
-  private void checkNotDestroyed() {
-    if (closed) {
-      throw new IllegalStateException("event was closed while in use: " + this);
-    }
+  private void call(String function, IntSupplier nativeCall) {
+    CudaResults.check(guard.call(nativeCall::getAsInt), function);
   }
 
   @Override
   public boolean isOpen() {
-    return !closed;
+    return !closing.get();
   }
 
   @Override
@@ -77,9 +75,8 @@ public final class CudaEventDriver implements EventDriver {
     return CurrentDevice.call(device, () -> CaptureMode.relaxed(this::reached));
   }
 
-  private synchronized boolean reached() {
-    checkNotDestroyed();
-    int result = cudart_h.cudaEventQuery(handle);
+  private boolean reached() {
+    int result = guard.call(() -> cudart_h.cudaEventQuery(handle));
     if (result == cudart_h.cudaErrorNotReady()) {
       return false;
     }
@@ -115,8 +112,9 @@ public final class CudaEventDriver implements EventDriver {
   private Duration elapsedBetween(CudaEventDriver earlier) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment milliseconds = arena.allocate(ValueLayout.JAVA_FLOAT);
-      int result = cudart_h.cudaEventElapsedTime(milliseconds, earlier.handle, handle);
-      CudaResults.check(result, "cudaEventElapsedTime");
+      call(
+          "cudaEventElapsedTime",
+          () -> cudart_h.cudaEventElapsedTime(milliseconds, earlier.handle, handle));
       return Duration.ofNanos(Math.round(milliseconds.get(ValueLayout.JAVA_FLOAT, 0) * 1e6));
     }
   }
@@ -131,12 +129,11 @@ public final class CudaEventDriver implements EventDriver {
   }
 
   @Override
-  public synchronized void close() {
-    if (!closed) {
-      closed = true;
+  public void close() {
+    if (closing.compareAndSet(false, true)) {
       String function = "cudaEventDestroy";
       Runnable destroy = () -> CudaResults.check(cudart_h.cudaEventDestroy(handle), function);
-      PlatformThreads.run(function, () -> CurrentDevice.run(device, destroy));
+      guard.end(() -> PlatformThreads.run(function, () -> CurrentDevice.run(device, destroy)));
     }
   }
 

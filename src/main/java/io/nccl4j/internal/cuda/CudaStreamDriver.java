@@ -46,9 +46,9 @@ public final class CudaStreamDriver implements StreamDriver {
   private final StreamContext users;
   private final boolean foreign;
   private final StagingBuffers staging = new StagingBuffers(this);
-  private boolean destroyed;
-  // Destroyed before its work had ended.
-  private boolean stuck;
+  private final HandleGuard guard = new HandleGuard(this, "stream");
+  // Destroyed before its work had ended. Set before the guard ends.
+  private volatile boolean stuck;
   // The end of the last traced operation; the next one is assumed to begin no earlier.
   private volatile long lastTraceEnd = System.nanoTime();
 
@@ -186,11 +186,9 @@ public final class CudaStreamDriver implements StreamDriver {
 
   /**
    * Returns whether the device has completed this stream's work, regardless of the communicators.
-   * The lock keeps the handle from being destroyed during the query.
    */
-  private synchronized boolean reached() {
-    checkNotDestroyed();
-    int result = cudart_h.cudaStreamQuery(handle);
+  private boolean reached() {
+    int result = guard.call(() -> cudart_h.cudaStreamQuery(handle));
     if (result == cudart_h.cudaErrorNotReady()) {
       return false;
     }
@@ -198,22 +196,13 @@ public final class CudaStreamDriver implements StreamDriver {
     return true;
   }
 
-  private void checkNotDestroyed() {
-    if (destroyed) {
-      throw new IllegalStateException("stream was closed while in use: " + this);
-    }
+  void checkNotDestroyed() {
+    guard.call(() -> null);
   }
 
   /** Makes a call with the handle, with its device current, and not after it was destroyed. */
   private void call(String function, IntSupplier nativeCall) {
-    CurrentDevice.run(
-        device,
-        () -> {
-          synchronized (this) {
-            checkNotDestroyed();
-            CudaResults.check(nativeCall.getAsInt(), function);
-          }
-        });
+    CurrentDevice.run(device, () -> CudaResults.check(guard.call(nativeCall::getAsInt), function));
   }
 
   /**
@@ -222,12 +211,12 @@ public final class CudaStreamDriver implements StreamDriver {
    */
   RuntimeException failure() {
     try {
-      if (!destroyed()) {
+      if (!guard.ended()) {
         isComplete();
       }
       return null;
     } catch (IllegalStateException destroyedMeanwhile) {
-      return destroyed() ? null : destroyedMeanwhile;
+      return guard.ended() ? null : destroyedMeanwhile;
     } catch (RuntimeException failure) {
       return failure;
     }
@@ -248,17 +237,13 @@ public final class CudaStreamDriver implements StreamDriver {
     }
   }
 
-  private synchronized boolean destroyed() {
-    return destroyed;
-  }
-
   /** Returns whether the work has ended; known for a destroyed stream too. */
-  private synchronized boolean ended() {
-    return destroyed ? !stuck : reached();
+  private boolean ended() {
+    return guard.callUnlessEnded(this::reached, () -> !stuck);
   }
 
   @Override
-  public synchronized boolean stuck() {
+  public boolean stuck() {
     return stuck;
   }
 
@@ -292,12 +277,7 @@ public final class CudaStreamDriver implements StreamDriver {
    */
   boolean capturing() {
     return CurrentDevice.call(
-        device,
-        () -> {
-          synchronized (this) {
-            return !destroyed && queryCapturing();
-          }
-        });
+        device, () -> guard.callUnlessEnded(this::queryCapturing, () -> false));
   }
 
   private boolean queryCapturing() {
@@ -424,13 +404,16 @@ public final class CudaStreamDriver implements StreamDriver {
     }
   }
 
-  private synchronized void destroy(boolean pending) {
-    destroyed = true;
+  private void destroy(boolean pending) {
     stuck = pending;
-    if (!foreign) {
-      CurrentDevice.run(
-          device, () -> CudaResults.check(cudart_h.cudaStreamDestroy(handle), "cudaStreamDestroy"));
-    }
+    guard.end(
+        () -> {
+          if (!foreign) {
+            CurrentDevice.run(
+                device,
+                () -> CudaResults.check(cudart_h.cudaStreamDestroy(handle), "cudaStreamDestroy"));
+          }
+        });
   }
 
   /** Waits for the enqueued work. Returns why it did not complete, or null. */

@@ -4,12 +4,15 @@ import io.nccl4j.internal.KeptMemory;
 import io.nccl4j.internal.PinnedMemory;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -18,12 +21,16 @@ import org.apache.logging.log4j.Logger;
  * <p>CUDA may access pageable memory after the call has returned, when its Java owner may have
  * freed or moved it. With staging, an upload has been read when the call returns, and a download is
  * written only by this thread.
+ *
+ * <p>One thread at a time uses the chunks. It waits for the device, so it holds no monitor: another
+ * thread's wait for its turn has a deadline, and ends with an abort or an interrupt.
  */
 final class StagingBuffers {
   private static final Logger LOG = Loggers.of(StagingBuffers.class);
   private static final long CHUNK_BYTES = PinnedMemory.CHUNK_BYTES;
 
   private final CudaStreamDriver stream;
+  private final Semaphore turn = new Semaphore(1);
   private final Chunk[] chunks = new Chunk[2];
   private int next;
 
@@ -38,7 +45,16 @@ final class StagingBuffers {
     this.stream = stream;
   }
 
-  synchronized void upload(MemorySegment source, BufferMemory target) {
+  void upload(MemorySegment source, BufferMemory target) {
+    begin();
+    try {
+      uploadInTurn(source, target);
+    } finally {
+      turn.release();
+    }
+  }
+
+  private void uploadInTurn(MemorySegment source, BufferMemory target) {
     for (long offset = 0; offset < source.byteSize(); offset += CHUNK_BYTES) {
       long bytes = Math.min(CHUNK_BYTES, source.byteSize() - offset);
       Chunk chunk = free();
@@ -48,7 +64,18 @@ final class StagingBuffers {
     }
   }
 
-  synchronized void download(BufferMemory source, MemorySegment target) {
+  void download(BufferMemory source, MemorySegment target) {
+    begin();
+    try {
+      downloadInTurn(source, target);
+    } finally {
+      turn.release();
+    }
+    // Throws if a collective before the copy has failed. Waits even if there is nothing to copy.
+    stream.await(StreamDriver.DEFAULT_TIMEOUT);
+  }
+
+  private void downloadInTurn(BufferMemory source, MemorySegment target) {
     Chunk pending = null;
     long pendingOffset = 0;
     for (long offset = 0; offset < target.byteSize(); offset += CHUNK_BYTES) {
@@ -61,8 +88,15 @@ final class StagingBuffers {
       pendingOffset = offset;
     }
     write(pending, target, pendingOffset);
-    // Throws if a collective before the copy has failed. Waits even if there is nothing to copy.
-    stream.await(StreamDriver.DEFAULT_TIMEOUT);
+  }
+
+  private void begin() {
+    stream.await(this::tryBegin, Deadline.after(StreamDriver.DEFAULT_TIMEOUT), "cudaEventQuery");
+  }
+
+  private boolean tryBegin() {
+    stream.checkNotDestroyed();
+    return turn.tryAcquire();
   }
 
   private void write(Chunk chunk, MemorySegment target, long offset) {
@@ -109,8 +143,17 @@ final class StagingBuffers {
         chunk.done()::isComplete, Deadline.after(StreamDriver.DEFAULT_TIMEOUT), "cudaEventQuery");
   }
 
-  /** Releases the chunks. If the stream is stuck, it may still write them, and they are leaked. */
-  synchronized void close(boolean drained) {
+  /**
+   * Releases the chunks. If the stream is stuck, it may still write them, and they are leaked. So
+   * they are if another thread still uses them.
+   */
+  void close(boolean drained) {
+    // Never released: no other thread can begin. An abort may just have ended another thread's
+    // wait.
+    if (!Interrupts.getUninterruptibly(() -> turn.tryAcquire(5, TimeUnit.SECONDS))) {
+      LOG.warn("{}: a thread is still copying; its pinned memory stays allocated", stream);
+      return;
+    }
     List<Runnable> steps = new ArrayList<>();
     for (int i = 0; i < chunks.length && chunks[i] != null; i++) {
       Chunk chunk = chunks[i];
