@@ -11,10 +11,13 @@ import java.util.Set;
 /**
  * The ranks of NCCL communicators that are open in this process. Freeing memory waits for kernels,
  * and a kernel waits for its peers. So memory is not freed while two ranks of one communicator are
- * open in this process, because one might wait for the other.
+ * open in this process, because one might wait for the other. Nor is it when one of them has
+ * closed: the kernel of the other may be stuck until the same thread aborts it.
  */
 public final class OpenRanks {
   private static final Map<Object, Set<Object>> OPEN = new HashMap<>();
+  // The cohorts that have had two open ranks at once, until their last rank closes.
+  private static final Set<Object> SHARED = new HashSet<>();
   private static final List<Runnable> WHEN_ALONE = new ArrayList<>();
 
   private OpenRanks() {}
@@ -26,7 +29,11 @@ public final class OpenRanks {
    * @param rank the identity of the rank; it must not refer to the communicator
    */
   public static synchronized void opened(Object cohort, Object rank) {
-    OPEN.computeIfAbsent(cohort, none -> new HashSet<>()).add(rank);
+    Set<Object> ranks = OPEN.computeIfAbsent(cohort, none -> new HashSet<>());
+    ranks.add(rank);
+    if (ranks.size() > 1) {
+      SHARED.add(cohort);
+    }
   }
 
   /**
@@ -45,14 +52,15 @@ public final class OpenRanks {
         return;
       }
       OPEN.remove(cohort);
+      SHARED.remove(cohort);
       steps = several() ? List.of() : List.copyOf(WHEN_ALONE);
     }
     CloseAll.all(steps);
   }
 
-  /** Returns whether two ranks of this process may wait for each other. */
-  public static boolean several() {
-    return maxTogether() > 1;
+  /** Returns whether two ranks of this process may wait for each other, or have been able to. */
+  public static synchronized boolean several() {
+    return !SHARED.isEmpty();
   }
 
   /** Returns the size of the largest cohort. */

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorList;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
@@ -57,6 +58,34 @@ class MemoryOfSeveralRanksTest {
       two.allReduceOf(1);
       two.checkSum();
     }
+  }
+
+  @Test
+  void closedRankDoesNotWaitForStuckPeer() {
+    long memory = StandIn.live("memory");
+    long pinned = StandIn.live("pinned");
+    try (Backend backend = NcclBackend.open()) {
+      CommunicatorList ranks = backend.newCommunicators(DEVICE, DEVICE - 1);
+      Stream stream = ranks.get(0).newStream();
+      Stream stuck = ranks.get(1).newStream();
+      Buffer reduced = ranks.get(1).newBuffer(DataType.INT32, 1);
+      Buffer own = ranks.get(0).newBuffer(DataType.INT32, 1);
+      Buffer registrable = NcclBackend.of(backend).newRegistrableBuffer(DEVICE, DataType.INT32, 1);
+      Buffer host = backend.newPinnedBuffer(DataType.INT32, 1);
+      own.copyFromAsync(MemorySegment.ofArray(new int[] {1}), stream);
+      stream.synchronize();
+      ranks.get(1).allReduce(reduced, reduced, ReduceOp.SUM, stuck);
+      long start = System.nanoTime();
+      ranks.get(0).close();
+      stream.close();
+      List.of(own, registrable, host).forEach(Buffer::close);
+      assertTrue(System.nanoTime() - start < SOON_NANOS, "the close waited for the peer's kernel");
+      ranks.get(1).abort();
+      stuck.close();
+      reduced.close();
+    }
+    assertEquals(memory, StandIn.live("memory"));
+    assertEquals(pinned, StandIn.live("pinned"));
   }
 
   @Test
