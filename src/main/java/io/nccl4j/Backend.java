@@ -478,11 +478,12 @@ public final class Backend implements AutoCloseable {
    * Allocates device memory. Its contents are undefined. C: {@code cudaMalloc}, {@code cudaFree}.
    *
    * <p>CUDA may wait for the device's kernels before it allocates or frees memory, and an NCCL
-   * kernel waits for its peers. Therefore, from the time when two ranks of one communicator are open
-   * in this process until all of them are closed, the device and pinned memory of closed buffers is
-   * kept: an allocation of exactly the same size reuses it, and the rest is freed once these ranks
-   * are closed, or if memory runs short. Other libraries must have finished with the memory before it is closed. Ranks that share
-   * a device must allocate before any of them communicates, or synchronize with each other first.
+   * kernel waits for its peers. Therefore, from the time when two ranks of one communicator are
+   * open in this process until all of them are closed, the device and pinned memory of closed
+   * buffers is kept: an allocation of exactly the same size reuses it, and the rest is freed once
+   * these ranks are closed, or if memory runs short. Other libraries must have finished with the
+   * memory before it is closed. Ranks that share a device must allocate before any of them
+   * communicates, or synchronize with each other first.
    *
    * @param device the index of the device, from 0
    * @param type the type of the elements

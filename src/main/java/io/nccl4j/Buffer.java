@@ -393,6 +393,7 @@ public final class Buffer implements AutoCloseable {
   public void copyFromAsync(MemorySegment source, Stream stream) {
     checkAccessible(source, "source");
     checkCopy(stream, source.byteSize(), "source");
+    stream.checkCanWait("copyFromAsync");
     try {
       stream.driver().upload(source, memory);
     } finally {
@@ -465,6 +466,7 @@ public final class Buffer implements AutoCloseable {
   public void copyTo(MemorySegment target, Stream stream) {
     checkAccessible(target, "target");
     checkCopy(stream, target.byteSize(), "target");
+    stream.checkCanWait("copyTo");
     ThreadScope.checkNothingKeptFor(stream, "copyTo");
     if (target.isReadOnly()) {
       throw new IllegalArgumentException("target is read-only");

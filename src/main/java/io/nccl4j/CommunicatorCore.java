@@ -467,8 +467,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     for (Stream stream : streams()) {
       if (stream.alive()) {
         if (stream.capturesNatively()) {
-          // The wait would invalidate the capture.
-          stream.checkNotCaptured(function);
+          stream.checkCanWait(function);
         }
         // Failures of other communicators are not reported here.
         stream.drain(timeout());

@@ -131,7 +131,7 @@ public final class Stream implements AutoCloseable {
   public void synchronize(Duration timeout) {
     Arguments.positive(timeout, "timeout");
     checkOpen();
-    checkNotCaptured("synchronize");
+    checkCanWait("synchronize");
     ThreadScope.checkNothingKeptFor(this, "synchronize");
     long enqueued = fence.enqueued();
     reportingAborts(() -> driver.await(timeout));
@@ -161,7 +161,7 @@ public final class Stream implements AutoCloseable {
    */
   public boolean isComplete() {
     checkOpen();
-    checkNotCaptured("isComplete");
+    checkCanWait("isComplete");
     ThreadScope.checkNothingKeptFor(this, "isComplete");
     long enqueued = fence.enqueued();
     boolean complete = driver.isComplete();
@@ -181,7 +181,7 @@ public final class Stream implements AutoCloseable {
    */
   public CompletionStage<Void> completion() {
     checkOpen();
-    checkNotCaptured("completion");
+    checkCanWait("completion");
     ThreadScope.checkNothingKeptFor(this, "completion");
     long enqueued = fence.enqueued();
     return driver.completion().thenRun(new Passing(fence, enqueued));
@@ -264,6 +264,23 @@ public final class Stream implements AutoCloseable {
           call
               + " is not possible on a stream that is being captured; only operations are: "
               + this);
+    }
+  }
+
+  /** Returns whether the stream is being captured, by nccl4j or by other code. */
+  boolean capturedByAnyone() {
+    return captured() || driver.capturing();
+  }
+
+  /**
+   * Throws if the stream is being captured, by nccl4j or by other code. A wait for it would
+   * invalidate the capture, or wait for its end.
+   */
+  void checkCanWait(String call) {
+    checkNotCaptured(call);
+    if (driver.capturing()) {
+      throw new IllegalStateException(
+          call + " is not possible while other code captures this stream: " + this);
     }
   }
 
@@ -398,10 +415,12 @@ public final class Stream implements AutoCloseable {
       return !stuck();
     }
     if (captured()) {
-      // A query would invalidate the capture.
       return false;
     }
     try {
+      if (driver.capturing()) {
+        return false;
+      }
       if (draining || users.anyAborted()) {
         driver.drain(ABORT_TIMEOUT);
         draining = false;
@@ -410,9 +429,9 @@ public final class Stream implements AutoCloseable {
       return !users.anyLaunching() && driver.idle();
     } catch (NcclTimeoutException stillDraining) {
       return false;
-    } catch (CudaException broken) {
-      // A failed device does no more work; a wait for the stream throws the failure.
-      return true;
+    } catch (CudaException failure) {
+      // Thrown by a wait for the stream, too.
+      return driver.idle();
     }
   }
 
@@ -442,13 +461,13 @@ public final class Stream implements AutoCloseable {
    * cudaStreamDestroy}.
    *
    * @throws IllegalStateException if a collective is pending; or if the stream is being captured,
-   *     and then it stays open
+   *     also by other code, and then it stays open
    * @throws NcclTimeoutException if the timeout expires
    * @throws CudaException if work on this stream failed, or the CUDA runtime reports an error
    */
   @Override
   public void close() {
-    checkNotCaptured("close");
+    checkCanWait("close");
     if (!closing.compareAndSet(false, true)) {
       return;
     }

@@ -74,10 +74,10 @@ final class StreamFence {
     return referent != null && referent.alive();
   }
 
-  /** Returns whether operations of the stream are captured instead of run. */
+  /** Returns whether the stream is being captured, by nccl4j or by other code. */
   boolean captured() {
     Stream referent = stream();
-    return referent != null && referent.captured();
+    return referent != null && referent.capturedByAnyone();
   }
 
   /** Returns whether the stream was released before its work had ended. */

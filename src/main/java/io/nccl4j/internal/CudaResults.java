@@ -14,6 +14,24 @@ public final class CudaResults {
     }
   }
 
+  /** Returns whether a result says that a call is not possible because of a stream capture. */
+  public static boolean ofCapture(int result) {
+    return result >= cudart_h.cudaErrorStreamCaptureUnsupported()
+        && result <= cudart_h.cudaErrorStreamCaptureWrongThread();
+  }
+
+  /**
+   * Returns whether a result says that the device has failed and does no more work: CUDA documents
+   * that all further work returns the same error, or it is one of the hardware.
+   */
+  public static boolean ofBrokenDevice(int result) {
+    return switch (result) {
+      // Errors of memory and NVLink, contained errors; the last ones: tensor memory, MPS, external.
+      case 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911 -> true;
+      default -> false;
+    };
+  }
+
   /** Returns the exception for a failed call, with the runtime's texts. */
   public static CudaException failure(int result, String function) {
     return failure(result, function, "");

@@ -30,9 +30,8 @@ public interface StreamDriver {
   boolean isComplete();
 
   /**
-   * Returns whether all work enqueued so far has completed; ignores failures of the communicators.
-   *
-   * @throws CudaException if work on this stream failed
+   * Returns whether the device does no more work of this stream: it has completed all, or has
+   * failed. Ignores failures of the communicators. False while the stream is being captured.
    */
   boolean idle();
 
@@ -83,6 +82,14 @@ public interface StreamDriver {
   /** Discards a failed capture. */
   default void dropCapture() {
     // Nothing to do: the operations were only recorded.
+  }
+
+  /**
+   * Returns whether CUDA is capturing this stream, for nccl4j or for other code, so that a wait for
+   * it is not possible.
+   */
+  default boolean capturing() {
+    return false;
   }
 
   /** Returns whether this stream wraps a stream that other code owns. */

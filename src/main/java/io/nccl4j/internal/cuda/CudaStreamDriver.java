@@ -171,7 +171,12 @@ public final class CudaStreamDriver implements StreamDriver {
 
   @Override
   public boolean idle() {
-    return PlatformThreads.call("cudaStreamQuery", () -> relaxed(this::ended));
+    try {
+      return PlatformThreads.call("cudaStreamQuery", () -> relaxed(this::ended));
+    } catch (CudaException failure) {
+      // A wait for the stream throws it. Other failures do not say that the work has ended.
+      return CudaResults.ofBrokenDevice(failure.code());
+    }
   }
 
   /** Queries the device without taking part in any capture, including this thread's. */
@@ -186,10 +191,16 @@ public final class CudaStreamDriver implements StreamDriver {
 
   /**
    * Returns whether the device has completed this stream's work, regardless of the communicators.
+   * False during a capture, which a query would invalidate.
    */
   private boolean reached() {
-    int result = guard.call(() -> cudart_h.cudaStreamQuery(handle));
-    if (result == cudart_h.cudaErrorNotReady()) {
+    return guard.call(() -> !queryCapturing() && queryReached());
+  }
+
+  private boolean queryReached() {
+    int result = cudart_h.cudaStreamQuery(handle);
+    // A capture may have begun just now.
+    if (result == cudart_h.cudaErrorNotReady() || CudaResults.ofCapture(result)) {
       return false;
     }
     CudaResults.check(result, "cudaStreamQuery");
@@ -271,13 +282,14 @@ public final class CudaStreamDriver implements StreamDriver {
     }
   }
 
-  /**
-   * Returns whether the stream is being captured, also if other code has started the capture. False
-   * for a destroyed stream. An error is left to the next call.
-   */
-  boolean capturing() {
-    return CurrentDevice.call(
-        device, () -> guard.callUnlessEnded(this::queryCapturing, () -> false));
+  /** False for a destroyed stream. An error is left to the next call. */
+  @Override
+  public boolean capturing() {
+    return PlatformThreads.call(
+        "cudaStreamIsCapturing",
+        () ->
+            CurrentDevice.call(
+                device, () -> guard.callUnlessEnded(this::queryCapturing, () -> false)));
   }
 
   private boolean queryCapturing() {
