@@ -21,6 +21,17 @@ public final class CudaResults {
   }
 
   /**
+   * Clears this thread's last error if it is the one that a call has just returned, and that is
+   * handled. The runtime keeps it for {@code cudaGetLastError}, and other code would take it for a
+   * failure of its own. A different error belongs to that code.
+   */
+  public static void forget(int result) {
+    if (result != 0 && cudart_h.cudaPeekAtLastError() == result) {
+      cudart_h.cudaGetLastError();
+    }
+  }
+
+  /**
    * Returns whether a result says that the device has failed and does no more work: CUDA documents
    * that all further work returns the same error, or it is one of the hardware.
    */
@@ -39,8 +50,9 @@ public final class CudaResults {
 
   /** Returns such an exception with a note that explains the runtime's text; may be empty. */
   public static CudaException failure(int result, String function, String note) {
-    // The runtime also keeps the error for the next query. Clear it, since it is reported here.
-    int pending = cudart_h.cudaGetLastError();
+    int pending = cudart_h.cudaPeekAtLastError();
+    // Reported here.
+    forget(result);
     String text = cudart_h.cudaGetErrorString(result).getString(0);
     String name = cudart_h.cudaGetErrorName(result).getString(0);
     if (pending != 0 && pending != result) {

@@ -78,6 +78,7 @@ public final class CudaEventDriver implements EventDriver {
   private boolean reached() {
     int result = guard.call(() -> cudart_h.cudaEventQuery(handle));
     if (result == cudart_h.cudaErrorNotReady()) {
+      CudaResults.forget(result);
       return false;
     }
     CudaResults.check(result, "cudaEventQuery");

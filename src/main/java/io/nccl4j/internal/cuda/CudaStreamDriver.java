@@ -201,6 +201,7 @@ public final class CudaStreamDriver implements StreamDriver {
     int result = cudart_h.cudaStreamQuery(handle);
     // A capture may have begun just now.
     if (result == cudart_h.cudaErrorNotReady() || CudaResults.ofCapture(result)) {
+      CudaResults.forget(result);
       return false;
     }
     CudaResults.check(result, "cudaStreamQuery");
@@ -296,6 +297,7 @@ public final class CudaStreamDriver implements StreamDriver {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment status = arena.allocate(ValueLayout.JAVA_INT);
       int result = cudart_h.cudaStreamIsCapturing(handle, status);
+      CudaResults.forget(result);
       // The error is that of the legacy stream, which would join another stream's capture.
       return result == cudart_h.cudaErrorStreamCaptureImplicit()
           || status.get(ValueLayout.JAVA_INT, 0) != cudart_h.cudaStreamCaptureStatusNone();

@@ -77,6 +77,8 @@ public final class CurrentDevice {
       // A failure to restore the device must not hide a failure of the call.
       if (returned) {
         CudaResults.check(result, "cudaSetDevice");
+      } else {
+        CudaResults.forget(result);
       }
     }
   }
