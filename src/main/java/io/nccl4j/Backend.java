@@ -1,7 +1,6 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
-import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.spi.BackendDriver;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
@@ -438,9 +437,10 @@ public final class Backend implements AutoCloseable {
     }
     int[] placed = IntStream.range(0, ranks).map(rank -> rank % devices().size()).toArray();
     try (CommunicatorList comms = newCommunicators(placed, config)) {
-      List<Runnable> aborts = comms.stream().<Runnable>map(comm -> comm::abort).toList();
       new RankRunner<X>(
-              rank -> body.run(comms.get(rank)), () -> CloseAll.all(aborts), config.timeout())
+              rank -> body.run(comms.get(rank)),
+              () -> Communicator.abortAll(comms),
+              config.timeout())
           .run(ranks);
     }
   }

@@ -4,6 +4,7 @@ import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
+import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
@@ -733,13 +734,29 @@ public final class Communicator implements AutoCloseable {
    * in this process and every {@link Graph} that contains one. The streams stay usable. May be
    * called from any thread, also while another thread waits in this communicator. Idempotent; if
    * {@code abort} or {@link #close} threw an {@link Error} such as an {@link OutOfMemoryError},
-   * another call completes the cleanup. C: {@code ncclCommAbort}.
+   * another call completes the cleanup. To abort several communicators of this process, use {@link
+   * #abortAll}. C: {@code ncclCommAbort}.
    *
    * @throws CudaException if a graph could not be destroyed; the communicator is aborted
    *     nevertheless
    */
   public void abort() {
     core.abort();
+  }
+
+  /**
+   * Aborts several communicators concurrently, each as {@link #abort} does, and waits for all of
+   * them. NCCL frees memory when it aborts a communicator, and CUDA may then wait for the kernels
+   * of another. If that one hangs too, and is aborted later by the same thread, the first abort
+   * lasts for its whole timeout. C: {@code ncclCommAbort}.
+   *
+   * @param communicators the communicators, of any ranks and devices of this process; may be empty
+   * @throws CudaException if a graph could not be destroyed; all communicators are aborted
+   *     nevertheless. Failures of others are suppressed in it
+   */
+  public static void abortAll(List<Communicator> communicators) {
+    Arguments.noNulls(communicators, "communicators");
+    CommunicatorCore.abortAll(communicators.stream().map(Communicator::core).toList());
   }
 
   /**

@@ -530,6 +530,13 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
   }
 
+  /** Aborts communicators together: one alone might wait for the kernels of another. */
+  static void abortAll(List<CommunicatorCore> communicators) {
+    Background.runTogether(
+        "nccl4j-abort",
+        communicators.stream().<Runnable>map(communicator -> communicator::abort).toList());
+  }
+
   private void abortNow() {
     try {
       endGraphs();

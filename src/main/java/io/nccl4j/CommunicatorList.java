@@ -1,13 +1,11 @@
 package io.nccl4j;
 
-import io.nccl4j.internal.util.CloseAll;
-import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.spi.Background;
 import java.util.AbstractList;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.RandomAccess;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
+import java.util.concurrent.CompletionStage;
+import java.util.function.Supplier;
 import org.jspecify.annotations.NullMarked;
 
 /**
@@ -62,23 +60,9 @@ public final class CommunicatorList extends AbstractList<Communicator>
    */
   @Override
   public void close() {
-    List<CompletableFuture<Void>> ends = new ArrayList<>();
-    List<Runnable> steps = new ArrayList<>();
-    communicators.forEach(
-        comm -> steps.add(() -> ends.add(comm.core().closeInBackground().toCompletableFuture())));
-    steps.add(() -> CloseAll.all(ends.stream().<Runnable>map(end -> () -> await(end)).toList()));
-    CloseAll.all(steps);
-  }
-
-  private static void await(CompletableFuture<Void> end) {
-    try {
-      Interrupts.getUninterruptibly(end::get);
-    } catch (ExecutionException e) {
-      switch (e.getCause()) {
-        case RuntimeException failure -> throw failure;
-        case Error failure -> throw failure;
-        case null, default -> throw new AssertionError(e);
-      }
-    }
+    Background.together(
+        communicators.stream()
+            .<Supplier<CompletionStage<Void>>>map(comm -> comm.core()::closeInBackground)
+            .toList());
   }
 }

@@ -53,6 +53,14 @@ class NullElementsTest {
   }
 
   @Test
+  void communicators_nameIndex() {
+    refused(
+        "communicators has a null element, at index 0",
+        () -> Communicator.abortAll(Collections.singletonList(null)));
+    refused("communicators", () -> Communicator.abortAll(null));
+  }
+
+  @Test
   void attempts_nameIndex() {
     refused(
         "attempts has a null element, at index 0",

@@ -7,6 +7,7 @@ import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.util.CloseAll;
+import io.nccl4j.spi.Background;
 import io.nccl4j.spi.EnqueuedCall;
 import io.nccl4j.spi.EnqueuedOperation;
 import java.lang.foreign.Arena;
@@ -89,7 +90,11 @@ final class NcclGroup {
    */
   private static NcclException abortedTogether(
       Set<NativeCommunicator> communicators, NcclException failure) {
-    communicators.forEach(communicator -> CloseAll.after(failure, communicator.context()::abort));
+    List<Runnable> aborts =
+        communicators.stream()
+            .<Runnable>map(communicator -> communicator.context()::abort)
+            .toList();
+    CloseAll.after(failure, () -> Background.runTogether("nccl4j-abort", aborts));
     return failure;
   }
 

@@ -1,8 +1,13 @@
 package io.nccl4j.spi;
 
+import io.nccl4j.internal.util.CloseAll;
+import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.MemoryShortage;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ExecutionException;
 import java.util.function.Supplier;
 
 /** Runs blocking work in a new thread. */
@@ -28,5 +33,56 @@ public final class Background {
         };
     Thread.ofPlatform().daemon().name(thread).start(run);
     return end.minimalCompletionStage();
+  }
+
+  /**
+   * Runs each work in a new daemon thread, and waits for all of them, uninterruptibly. Throws the
+   * first failure, with the others suppressed.
+   */
+  public static void runTogether(String thread, List<Runnable> works) {
+    together(
+        works.stream()
+            .<Supplier<CompletionStage<Void>>>map(
+                work ->
+                    () ->
+                        start(
+                            thread,
+                            () -> {
+                              work.run();
+                              return null;
+                            }))
+            .toList());
+  }
+
+  /**
+   * Starts several works, and waits for all of them, uninterruptibly. Throws the first failure,
+   * with the others suppressed.
+   *
+   * @param starts each starts one, and returns a stage that ends with it
+   */
+  public static void together(List<Supplier<CompletionStage<Void>>> starts) {
+    List<Runnable> waits = new ArrayList<>();
+    List<Runnable> steps = new ArrayList<>();
+    starts.forEach(
+        start ->
+            steps.add(
+                () -> {
+                  CompletableFuture<Void> end = start.get().toCompletableFuture();
+                  waits.add(() -> await(end));
+                }));
+    steps.add(() -> CloseAll.all(waits));
+    CloseAll.all(steps);
+  }
+
+  private static void await(CompletableFuture<Void> end) {
+    try {
+      Interrupts.getUninterruptibly(end::get);
+    } catch (ExecutionException e) {
+      switch (e.getCause()) {
+        case RuntimeException failure -> throw failure;
+        case Error failure -> throw failure;
+        case null, default -> throw new AssertionError(e);
+      }
+    }
   }
 }

@@ -3,6 +3,7 @@ package io.nccl4j.ffm;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
@@ -25,6 +26,7 @@ import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.nccl.NcclCommunicator;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -45,6 +47,8 @@ import org.junit.jupiter.api.Test;
 class AbortTest {
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
+  private static final CommunicatorConfig HOUR_TIMEOUT = CONFIG.withTimeout(Duration.ofHours(1));
+  private static final Duration SOON = Duration.ofSeconds(30);
   private static final CommunicatorConfig SHORT_TIMEOUT =
       CONFIG.withTimeout(Duration.ofMillis(300));
 
@@ -162,6 +166,64 @@ class AbortTest {
       assertTrue(System.nanoTime() - start < 10_000_000_000L, () -> thread.getState().toString());
       LockSupport.parkNanos(100_000);
     }
+  }
+
+  @Test
+  void abortAllDoesNotWaitForKernelsOfTheOthers() {
+    StandIn.pitfall(15);
+    List<Communicator> all = new ArrayList<>();
+    List<Stream> streams = new ArrayList<>();
+    List<Buffer> values = new ArrayList<>();
+    for (int pair = 0; pair < 2; pair++) {
+      // Two communicators of two devices; no rank 1 joins.
+      List<Communicator> ranks = backend.newCommunicators(new int[] {0, 1}, HOUR_TIMEOUT);
+      all.addAll(ranks);
+      streams.add(ranks.getFirst().newStream());
+      values.add(ranks.getFirst().newBuffer(DataType.INT32, 1));
+    }
+    for (int pair = 0; pair < 2; pair++) {
+      Buffer value = values.get(pair);
+      all.get(2 * pair).allReduce(value, value, ReduceOp.SUM, streams.get(pair));
+    }
+    assertTimeoutPreemptively(SOON, () -> Communicator.abortAll(all));
+    for (int pair = 0; pair < 2; pair++) {
+      assertThrows(CommunicatorAbortedException.class, streams.get(pair)::synchronize);
+      streams.get(pair).close();
+      values.get(pair).close();
+    }
+  }
+
+  @Test
+  void failedRankOfRunRanksDoesNotWaitForKernels() {
+    StandIn.pitfall(15);
+    CountDownLatch enqueued = new CountDownLatch(2);
+    Throwable failure =
+        assertTimeoutPreemptively(
+            SOON,
+            () ->
+                assertThrows(
+                    IllegalCallerException.class,
+                    () ->
+                        backend.runRanks(
+                            3,
+                            rank -> {
+                              if (rank.rank() == 0) {
+                                enqueued.await();
+                                throw new IllegalCallerException("rank 0 fails");
+                              }
+                              Stream stream = rank.newStream();
+                              Buffer value = rank.newBuffer(DataType.INT32, 1);
+                              rank.allReduce(value, value, ReduceOp.SUM, stream);
+                              enqueued.countDown();
+                              try {
+                                stream.synchronize();
+                              } finally {
+                                stream.close();
+                                value.close();
+                              }
+                            },
+                            HOUR_TIMEOUT)));
+    assertEquals("rank 0 fails", failure.getMessage());
   }
 
   @Test

@@ -155,7 +155,7 @@ final class Pair implements AutoCloseable {
   }
 
   void abort() {
-    ranks.forEach(Communicator::abort);
+    Communicator.abortAll(ranks);
   }
 
   @Override

@@ -304,6 +304,20 @@ abstract class LifecycleContract {
   }
 
   @Test
+  void abortAllEndsTheWaitsOfEveryRank() throws Exception {
+    try (StuckCollective stuck = StuckCollective.start(underTest())) {
+      List<Communicator> ranks = stuck.ranks().communicators();
+      CompletableFuture<Throwable> outcome = outcomeOf(stuck.stream()::synchronize);
+      Communicator.abortAll(ranks);
+      Throwable failure = outcome.get(LIMIT_SECONDS, TimeUnit.SECONDS);
+      assertInstanceOf(CommunicatorAbortedException.class, failure);
+      ranks.forEach(rank -> assertTrue(rank.isAborted(), rank::toString));
+      Communicator.abortAll(ranks);
+      Communicator.abortAll(List.of());
+    }
+  }
+
+  @Test
   void abortCompletesPendingCompletionStage() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       CompletableFuture<Void> stage = stuck.stream().completion().toCompletableFuture();

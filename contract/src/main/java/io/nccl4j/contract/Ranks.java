@@ -147,7 +147,7 @@ final class Ranks implements AutoCloseable {
   }
 
   void abort() {
-    local().forEach(rank -> rank.comm().abort());
+    Communicator.abortAll(local().stream().map(Rank::comm).toList());
   }
 
   @Override
