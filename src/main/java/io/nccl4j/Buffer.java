@@ -696,15 +696,17 @@ public final class Buffer implements AutoCloseable {
    * IllegalStateException}; the buffer is still closed, and its memory is freed once nccl4j detects
    * that the stream has completed that collective, for example in {@link Stream#synchronize} or
    * when the stream is closed. The memory also stays allocated, until nccl4j detects that the work
-   * has completed, if a stream was closed before its work on the memory had ended. C: {@code
-   * cudaFree}, {@code cudaFreeHost}.
+   * has completed, if a stream was closed before its work on the memory had ended. If CUDA waits
+   * for other work of the device before it frees the memory, {@code close()} returns after a second
+   * and the memory is freed in the background; a failure is then logged. C: {@code cudaFree},
+   * {@code cudaFreeHost}.
    *
    * @throws IllegalStateException if a collective is pending that uses the memory, or a stream was
    *     closed before its work on the memory had ended. Also if this thread is capturing a graph,
    *     or if an object that must be closed first, such as a registration, still uses the memory;
    *     the buffer then stays open
-   * @throws NcclTimeoutException if CUDA has not freed the memory within 30 seconds, because work
-   *     on its device hangs; it is freed when that work ends
+   * @throws NcclTimeoutException if pending copies that use the memory have not completed within 30
+   *     seconds; the memory is freed once nccl4j detects that they have
    * @throws CudaException if the CUDA runtime reports an error
    */
   @Override

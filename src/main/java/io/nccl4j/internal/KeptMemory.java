@@ -4,6 +4,8 @@ import io.nccl4j.CudaException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.util.CloseAll;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.Loggers;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -13,7 +15,11 @@ import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.Logger;
 
@@ -22,12 +28,15 @@ import org.apache.logging.log4j.Logger;
  * kept for reuse instead. Kept memory serves the next allocation of exactly the same size. It is
  * freed once the ranks that may wait for each other are closed, or if an allocation fails.
  *
- * <p>Allocating and freeing wait for the device, so each native call has a deadline. It runs on a
- * separate thread, so that setting the current device and the capture mode has no side effects.
+ * <p>Allocating and freeing wait for the device, so each native call runs on a separate thread,
+ * where setting the current device and the capture mode has no side effects. An allocation has a
+ * deadline. A free that takes longer than a second goes on without its caller, since it may wait
+ * for a peer of another process; until it ends, memory is kept.
  */
 public abstract class KeptMemory {
   private static final Logger LOG = Loggers.of(KeptMemory.class);
   private static final Duration TIMEOUT = Duration.ofSeconds(30);
+  private static final Duration FREE_WAIT = Duration.ofSeconds(1);
 
   private static final List<KeptMemory> CACHES = new CopyOnWriteArrayList<>();
 
@@ -37,6 +46,8 @@ public abstract class KeptMemory {
   private final BooleanSupplier keeps;
   private final Duration timeout;
   private final Map<Size, Deque<Piece>> kept = new HashMap<>();
+  // Frees that go on without their caller.
+  private int lateFrees;
 
   /** The key of the cache. */
   private record Size(int device, long bytes) {}
@@ -149,13 +160,54 @@ public abstract class KeptMemory {
   public void put(Piece piece) {
     // Under the lock, because the rank that closes last frees all memory that was kept before.
     synchronized (this) {
-      if (keeps.getAsBoolean()) {
+      if (lateFrees > 0 || keeps.getAsBoolean()) {
         keep(piece);
         return;
       }
     }
-    BlockingCalls.runUninterrupted(
-        freeFunction, timeout, workDescription(piece.device()), () -> freeAll(List.of(piece)));
+    free(List.of(piece));
+  }
+
+  private void free(List<Piece> pieces) {
+    CompletableFuture<Void> freed =
+        CompletableFuture.runAsync(
+            () -> freeAll(pieces), task -> BlockingCalls.start(freeFunction, task));
+    Deadline deadline = Deadline.after(FREE_WAIT);
+    try {
+      if (Interrupts.getUninterruptibly(() -> endsBy(deadline, freed))) {
+        return;
+      }
+    } catch (ExecutionException failure) {
+      throw BlockingCalls.rethrown(failure.getCause());
+    }
+    LOG.info("{} waits for work of the devices; it goes on in the background", freeFunction);
+    synchronized (this) {
+      lateFrees++;
+    }
+    freed.whenComplete((nothing, failure) -> endLateFree(failure));
+  }
+
+  private static boolean endsBy(Deadline deadline, CompletableFuture<Void> freed)
+      throws InterruptedException, ExecutionException {
+    try {
+      freed.get(deadline.remainingNanos(), TimeUnit.NANOSECONDS);
+      return true;
+    } catch (TimeoutException late) {
+      return false;
+    }
+  }
+
+  private void endLateFree(Throwable failure) {
+    if (failure != null) {
+      LOG.warn("{} failed in the background", freeFunction, failure);
+    }
+    synchronized (this) {
+      lateFrees--;
+      if (lateFrees > 0 || keeps.getAsBoolean()) {
+        return;
+      }
+    }
+    freeKept();
   }
 
   /** Allocates until that many pieces are kept, for a time when allocating would wait. */
@@ -189,7 +241,7 @@ public abstract class KeptMemory {
       return;
     }
     try {
-      BlockingCalls.runUninterrupted(freeFunction, timeout, "the devices", () -> freeAll(pieces));
+      free(pieces);
     } catch (RuntimeException failure) {
       LOG.warn("{} failed for memory that was kept for reuse", freeFunction, failure);
     }

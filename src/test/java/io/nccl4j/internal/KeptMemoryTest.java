@@ -11,6 +11,7 @@ import io.nccl4j.NcclTimeoutException;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -26,6 +27,7 @@ class KeptMemoryTest {
     final AtomicInteger allocations = new AtomicInteger();
     final ConcurrentLinkedQueue<Long> freed = new ConcurrentLinkedQueue<>();
     final CountDownLatch open;
+    volatile CountDownLatch freeing = new CountDownLatch(0);
     volatile long capacity = Long.MAX_VALUE;
 
     Numbers(boolean keeps, CountDownLatch open, Duration timeout) {
@@ -40,19 +42,24 @@ class KeptMemoryTest {
 
     @Override
     protected MemorySegment allocate(long bytes) {
-      try {
-        assertTrue(open.await(20, TimeUnit.SECONDS));
-      } catch (InterruptedException e) {
-        throw new IllegalStateException(e);
-      }
+      await(open);
       if (allocations.get() - freed.size() >= capacity) {
         throw new CudaException("cudaMalloc", 2, "cudaErrorMemoryAllocation", "out of memory");
       }
       return MemorySegment.ofAddress(allocations.incrementAndGet());
     }
 
+    private static void await(CountDownLatch latch) {
+      try {
+        assertTrue(latch.await(20, TimeUnit.SECONDS));
+      } catch (InterruptedException e) {
+        throw new IllegalStateException(e);
+      }
+    }
+
     @Override
     protected void free(MemorySegment memory) {
+      await(freeing);
       freed.add(memory.address());
     }
   }
@@ -120,6 +127,30 @@ class KeptMemoryTest {
       Thread.sleep(1);
     }
     assertEquals(List.of(1L), List.copyOf(memory.freed));
+  }
+
+  @Test
+  void memoryIsKeptWhileAFreeIsLateAndFreedAfterwards() throws Exception {
+    Numbers memory = numbers(false);
+    List<KeptMemory.Piece> pieces =
+        List.of(memory.take(0, 1), memory.take(0, 2), memory.take(0, 3));
+    CountDownLatch idle = new CountDownLatch(1);
+    memory.freeing = idle;
+    memory.put(pieces.get(0));
+    long start = System.nanoTime();
+    memory.put(pieces.get(1));
+    memory.put(pieces.get(2));
+    assertTrue(System.nanoTime() - start < SHORT.toNanos(), "only the first one waits");
+    assertSame(pieces.get(1), memory.take(0, 2), "kept for reuse");
+    assertEquals(List.of(), List.copyOf(memory.freed));
+    idle.countDown();
+    long end = System.nanoTime() + LONG.toNanos();
+    while (memory.freed.size() < 2 && System.nanoTime() < end) {
+      Thread.sleep(1);
+    }
+    assertEquals(Set.of(1L, 3L), Set.copyOf(memory.freed));
+    memory.put(pieces.get(1));
+    assertEquals(3, memory.freed.size(), "freed at once again");
   }
 
   @Test
