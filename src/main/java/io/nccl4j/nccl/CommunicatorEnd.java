@@ -24,8 +24,10 @@ final class CommunicatorEnd {
   private static final Logger LOG = Loggers.of("io.nccl4j.nccl.NcclCommunicator");
 
   // How long a close waits for a call in flight before it fails. Also how long an abort waits
-  // before it ends that call, and then before it leaves the freeing to the call's thread.
+  // before it ends that call.
   private static final Duration CALL_TIMEOUT = Duration.ofMillis(200);
+  // How long the thread of a call that NCCL has ended may take to leave.
+  private static final Duration LEAVE_TIMEOUT = Duration.ofSeconds(1);
   private static final double MILLIS_PER_SECOND = 1000;
 
   private final NativeCommunicator communicator;
@@ -169,6 +171,14 @@ final class CommunicatorEnd {
           communicator.timeout(),
           "NCCL to end " + function + " of " + communicator,
           () -> endCall(comm));
+      if (handle.enqueuingFunction() != null) {
+        // NCCL clears its flags at the end of a revoke, and refuses a second one. A thread that has
+        // not looked at them meanwhile waits on.
+        LOG.warn(
+            "{}: {} has not returned although NCCL has ended the operations; unless it returns, its thread and the communicator are leaked",
+            communicator,
+            function);
+      }
     } catch (NcclException failure) {
       LOG.warn(
           "{}: NCCL did not end {}; its thread frees the communicator when it returns",
@@ -186,7 +196,7 @@ final class CommunicatorEnd {
     } finally {
       // Let the other thread leave first, so that it need not wait for the freeing. It may have to
       // drop a capture, which the freeing would wait for.
-      handle.awaitEmpty(CALL_TIMEOUT);
+      handle.awaitEmpty(LEAVE_TIMEOUT);
       handle.release();
     }
   }

@@ -19,6 +19,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.nccl.NcclCommunicator;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -264,6 +265,32 @@ class BlockedCallTest {
       CommunicatorAbortedException failure = (CommunicatorAbortedException) call.failure();
       assertEquals("ncclAllReduce", failure.function());
       assertEquals(comm.toString(), failure.communicator());
+      await(() -> communicators.live() == 1);
+      assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
+      pair.abort();
+    }
+  }
+
+  @Test
+  void callThatMissesTheRevoke_isReportedAndFreesLater() {
+    StandIn.pitfall(16);
+    try (Pair pair = new Pair(LONG_TIMEOUT);
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4);
+        LogLines log = new LogLines(NcclCommunicator.class)) {
+      Communicator comm = pair.rank(0);
+      Call call = new Call(() -> sum(comm, value, pair.stream(0))).blocked("ncclAllReduce", 1);
+      comm.abort();
+      assertEquals(
+          List.of(
+              comm
+                  + ": ncclAllReduce has not returned although NCCL has ended the operations; unless"
+                  + " it returns, its thread and the communicator are leaked"),
+          log.lines());
+      assertFalse(call.end.isDone());
+      assertEquals(2, communicators.live(), "it is in use");
+      assertEquals(0, StandIn.calls("ncclCommAbort"));
+      StandIn.reset(); // The thread looks again.
+      assertTrue(call.failure() instanceof CommunicatorAbortedException);
       await(() -> communicators.live() == 1);
       assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
       pair.abort();

@@ -59,6 +59,7 @@ class BusyDeviceTest {
 
   @AfterEach
   void close() {
+    endKernel();
     CudaDevices.use(DEVICE);
     assertEquals(0, cudart_h.cudaStreamDestroy(kernelStream));
     assertEquals(0, cudart_h.cudaFree(value));
@@ -99,9 +100,11 @@ class BusyDeviceTest {
         0, nccl_h.ncclAllReduce(value, value, COUNT, type, nccl_h.ncclSum(), comm, kernelStream));
   }
 
+  /** Aborts the communicators, once; NCCL ignores null. */
   private void endKernel() {
     for (int rank = 0; rank < 2; rank++) {
       assertEquals(0, nccl_h.ncclCommAbort(comms.getAtIndex(ValueLayout.ADDRESS, rank)));
+      comms.setAtIndex(ValueLayout.ADDRESS, rank, MemorySegment.NULL);
     }
   }
 
