@@ -34,9 +34,10 @@ int nccl4j_standin_fail(const char *function, int result, int nth);
 /* Returns the calls of a function since the start or the last reset; -1 for an unknown function. */
 int64_t nccl4j_standin_calls(const char *function);
 
-/* Returns the live objects of the kind memory, pinned, stream, event, communicator, redop, graph, registration, window,
- * pool, physical, reservation, mapping, user object, connecting (calls that wait for the first operations of their
- * peers), or thread (a thread of the stand-in, which may briefly outlive its stream); -1 for an unknown kind. */
+/* Returns the live objects of the kind memory, pinned, stream, event, timing event, communicator, redop, graph,
+ * registration, window, pool, physical, reservation, mapping, user object, connecting (calls that wait for the first
+ * operations of their peers), or thread (a thread of the stand-in, which may briefly outlive its stream); -1 for an
+ * unknown kind. */
 int64_t nccl4j_standin_live(const char *kind);
 
 /* Gives the stream a sticky error, as a failed kernel would: queued work is skipped. Returns 0, or -1 for no such
@@ -148,7 +149,8 @@ enum nccl4j_standin_kind {
   KIND_RESERVATION, /* an address range of cuMemAddressReserve */
   KIND_MAPPING,     /* a range of cuMemMap or cudaIpcOpenMemHandle */
   KIND_USER_OBJECT,
-  KIND_CONNECTING, /* a call that waits for the first operations of its peers */
+  KIND_CONNECTING,
+  KIND_TIMING_EVENT, /* counted with KIND_EVENT, too */ /* a call that waits for the first operations of its peers */
   KIND_COUNT
 };
 void nccl4j_standin_count(enum nccl4j_standin_kind kind, int delta);

@@ -50,6 +50,7 @@ static cudaError_t event_create(cudaEvent_t *event, unsigned int flags) {
   e->flags = flags;
   pthread_mutex_init(&e->lock, NULL);
   object_add(e, KIND_EVENT, event_destroy);
+  if (!(flags & cudaEventDisableTiming)) nccl4j_standin_count(KIND_TIMING_EVENT, 1);
   *event = (cudaEvent_t)e;
   return cudaSuccess;
 }
@@ -67,6 +68,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   ENTER(cudaEventDestroy);
   if (!object_retire(event, KIND_EVENT)) RETURN(cudaErrorInvalidResourceHandle);
+  if (!(((event_t *)event)->flags & cudaEventDisableTiming)) nccl4j_standin_count(KIND_TIMING_EVENT, -1);
   object_put(event);
   RETURN(cudaSuccess);
 }

@@ -187,6 +187,7 @@ static const char *const kind_names[KIND_COUNT] = {
     [KIND_MAPPING] = "mapping",
     [KIND_USER_OBJECT] = "user object",
     [KIND_CONNECTING] = "connecting",
+    [KIND_TIMING_EVENT] = "timing event",
 };
 static _Atomic int64_t live[KIND_COUNT];
 

@@ -247,8 +247,9 @@ public final class NcclCommunicator {
   /**
    * Releases the GPU memory that NCCL does not need until {@link #resume}; see {@link
    * #memoryStatistics}. Every rank must call it. It first waits until this rank's streams have
-   * completed this communicator's operations; the communicator accepts none until it is resumed. C:
-   * {@code ncclCommSuspend}, from NCCL 2.29.7 on.
+   * completed this communicator's operations; the communicator accepts none until it is resumed.
+   * NCCL also waits for all other work of the device, such as kernels of other communicators, and
+   * invalidates captures on it. C: {@code ncclCommSuspend}, from NCCL 2.29.7 on.
    *
    * @throws IllegalStateException if the communicator accepts no operations
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old

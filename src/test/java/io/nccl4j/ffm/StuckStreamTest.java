@@ -1,5 +1,6 @@
 package io.nccl4j.ffm;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
@@ -102,6 +103,15 @@ class StuckStreamTest {
       assertTrue(
           failure == null || failure instanceof CommunicatorAbortedException, () -> "" + failure);
     }
+  }
+
+  @Test
+  void eventsOfStagedCopiesMeasureNoTime() {
+    long events = StandIn.live("event");
+    long timing = StandIn.live("timing event");
+    upload();
+    assertEquals(events + 2, StandIn.live("event"));
+    assertEquals(timing, StandIn.live("timing event"));
   }
 
   @ParameterizedTest

@@ -16,7 +16,7 @@ import java.time.Duration;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.IntSupplier;
 
-/** A CUDA event with timing. */
+/** A CUDA event. */
 public final class CudaEventDriver implements EventDriver {
   private final int device;
   private final MemorySegment handle;
@@ -29,15 +29,23 @@ public final class CudaEventDriver implements EventDriver {
     this.handle = handle;
   }
 
-  /** Creates an event on a device. */
+  /** Creates an event on a device, whose time can be measured. */
   public static CudaEventDriver create(int device) {
-    return new CudaEventDriver(CurrentDevice.call(device, CudaEventDriver::createHandle), device);
+    return create(device, cudart_h.cudaEventDefault());
   }
 
-  private static MemorySegment createHandle() {
+  /** Creates an event on a device that only orders work, which costs the device less. */
+  static CudaEventDriver createWithoutTiming(int device) {
+    return create(device, cudart_h.cudaEventDisableTiming());
+  }
+
+  private static CudaEventDriver create(int device, int flags) {
+    return new CudaEventDriver(CurrentDevice.call(device, () -> createHandle(flags)), device);
+  }
+
+  private static MemorySegment createHandle(int flags) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment event = arena.allocate(ValueLayout.ADDRESS);
-      int flags = cudart_h.cudaEventDefault();
       CudaResults.check(
           cudart_h.cudaEventCreateWithFlags(event, flags), "cudaEventCreateWithFlags");
       return event.get(ValueLayout.ADDRESS, 0);

@@ -125,7 +125,7 @@ final class StagingBuffers {
 
   private Chunk newChunk() {
     // The event first, so that a failure leaves no memory to free.
-    CudaEventDriver done = CudaEventDriver.create(stream.device());
+    CudaEventDriver done = CudaEventDriver.createWithoutTiming(stream.device());
     try {
       return new Chunk(PinnedMemory.CHUNKS.take(stream.device(), CHUNK_BYTES), done);
     } catch (Throwable failure) {
