@@ -184,7 +184,7 @@ public abstract class KeptMemory {
     synchronized (this) {
       lateFrees++;
     }
-    freed.whenComplete((nothing, failure) -> endLateFree(failure));
+    var _ = freed.whenComplete((nothing, failure) -> endLateFree(failure));
   }
 
   private static boolean endsBy(Deadline deadline, CompletableFuture<Void> freed)
