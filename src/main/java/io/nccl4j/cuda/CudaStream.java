@@ -24,7 +24,8 @@ public final class CudaStream {
    * Wraps a stream that other code created, such as a framework's current stream. 0 and 1 denote
    * the legacy default stream of the device. The per-thread default stream (2) is rejected, because
    * nccl4j waits on its own threads. Closing the wrapper releases only what nccl4j added; the
-   * stream's owner must keep the stream alive until then.
+   * stream's owner must keep the stream alive until then. While other code captures the stream,
+   * calls that wait for it throw {@link IllegalStateException}.
    *
    * @param address the {@code cudaStream_t}
    * @param device the index of the device that the stream belongs to, from 0

@@ -194,10 +194,13 @@ public final class CudaStreamDriver implements StreamDriver {
    * False during a capture, which a query would invalidate.
    */
   private boolean reached() {
-    return guard.call(() -> !queryCapturing() && queryReached());
+    return guard.call(this::queryReached);
   }
 
   private boolean queryReached() {
+    if (queryCapturing()) {
+      return false;
+    }
     int result = cudart_h.cudaStreamQuery(handle);
     // A capture may have begun just now.
     if (result == cudart_h.cudaErrorNotReady() || CudaResults.ofCapture(result)) {
@@ -251,7 +254,7 @@ public final class CudaStreamDriver implements StreamDriver {
 
   /** Returns whether the work has ended; known for a destroyed stream too. */
   private boolean ended() {
-    return guard.callUnlessEnded(this::reached, () -> !stuck);
+    return guard.callUnlessEnded(this::queryReached, () -> !stuck);
   }
 
   @Override
