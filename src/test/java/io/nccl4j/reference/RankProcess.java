@@ -118,6 +118,7 @@ public final class RankProcess {
         case "die-connecting" -> outliveAConnectingRank(comm);
         case "grow" -> grow(comm);
         case "close" -> closeEarly(comm, stream);
+        case "children" -> keepChildren(comm);
         case "drill" ->
             DrillRank.run(
                 comm, config, PATIENT, Integer.parseInt(argument), text -> print(rank, text));
@@ -291,6 +292,15 @@ public final class RankProcess {
       Thread.onSpinWait();
     }
     return comm.asyncError().get();
+  }
+
+  /** Creates the number of children of the argument, and takes part in none of their calls. */
+  private void keepChildren(Communicator comm) throws InterruptedException {
+    for (int child = Integer.parseInt(argument); child > 0; child--) {
+      comm.split(0, comm.rank());
+    }
+    print(comm.rank(), "is ready");
+    Thread.sleep(Duration.ofMinutes(2));
   }
 
   /** The last rank sends, and closes at once. */

@@ -152,6 +152,9 @@ public final class PointToPoint implements Transfer {
 
   private boolean advanceSend(Message message) {
     SendLink link = toPeers[message.peer];
+    if (context.failureSignalled() && context.presence(message.peer).gone()) {
+      throw context.departed(function, message.peer);
+    }
     if (!link.hasRoom()) {
       return false;
     }
@@ -206,7 +209,7 @@ public final class PointToPoint implements Transfer {
 
   @Override
   public boolean done() {
-    return allDone(receives) && allDone(sends) && drained();
+    return allDone(receives) && allSent();
   }
 
   private static boolean allDone(List<Message> messages) {
@@ -218,13 +221,17 @@ public final class PointToPoint implements Transfer {
     return true;
   }
 
-  private boolean drained() {
+  private boolean allSent() {
     for (int i = 0; i < sends.size(); i++) {
-      if (!toPeers[sends.get(i).peer].drained()) {
+      if (isPending(sends.get(i))) {
         return false;
       }
     }
     return true;
+  }
+
+  private boolean isPending(Message sent) {
+    return !sent.done || !toPeers[sent.peer].drained();
   }
 
   /** Throws if a message can no longer be received or sent because its peer is gone. */
@@ -238,9 +245,9 @@ public final class PointToPoint implements Transfer {
       }
     }
     for (int i = 0; i < sends.size(); i++) {
-      int peer = sends.get(i).peer;
-      if (context.presence(peer).gone() && !toPeers[peer].drained()) {
-        throw context.departed(function, peer);
+      Message message = sends.get(i);
+      if (context.presence(message.peer).gone() && isPending(message)) {
+        throw context.departed(function, message.peer);
       }
     }
   }
@@ -294,7 +301,7 @@ public final class PointToPoint implements Transfer {
       }
     }
     for (Message message : sends) {
-      if (!toPeers[message.peer].drained()) {
+      if (isPending(message)) {
         peers.set(message.peer);
       }
     }

@@ -462,10 +462,7 @@ public final class HostedRank implements RankContext {
     return number > self.entered() && rankState.alone() && rankState.passed() < number;
   }
 
-  /**
-   * Returns the failure of a collective without progress for the whole timeout, or null if it waits
-   * for no other rank: the last data may have arrived while this process was stopped.
-   */
+  /** Returns the failure of a collective without progress for the whole timeout. */
   NcclException collectiveTimeout(String function) {
     long number = self.entered();
     BitSet absent = new BitSet();
@@ -487,12 +484,12 @@ public final class HostedRank implements RankContext {
     if (!absent.isEmpty()) {
       return timeout(function, communicator.describe(absent) + " did not call " + call, absent);
     }
-    return stuck.isEmpty()
-        ? null
-        : timeout(
-            function,
-            communicator.describe(stuck) + " called " + call + " but made no progress",
-            stuck);
+    return timeout(
+        function,
+        stuck.isEmpty()
+            ? "all other ranks have completed " + call + ", but their data did not arrive"
+            : communicator.describe(stuck) + " called " + call + " but made no progress",
+        stuck);
   }
 
   private BitSet silent() {

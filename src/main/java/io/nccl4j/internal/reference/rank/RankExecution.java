@@ -246,7 +246,7 @@ public final class RankExecution {
       }
       hostedRank.checkCollectivePeers(function);
       if (late) {
-        throwUnlessNull(hostedRank.collectiveTimeout(function));
+        throw hostedRank.collectiveTimeout(function);
       }
     }
     if (inMessages) {
@@ -255,20 +255,20 @@ public final class RankExecution {
         messages.checkAgreement();
       }
       messages.checkPeers();
-      if (late) {
-        throwUnlessNull(messages.timeout());
+      NcclException timeout = late ? messages.timeout() : null;
+      if (timeout != null) {
+        throw timeout;
       }
     }
   }
 
-  private static void throwUnlessNull(NcclException failure) {
-    if (failure != null) {
-      throw failure;
-    }
-  }
-
-  /** Drives the executions of several ranks until all of them are done or have failed. */
+  /**
+   * Drives the executions of several ranks until all of them are done or have failed. After a pause
+   * they advance before they are checked: if this process was stopped meanwhile, they may be late
+   * although what they wait for has arrived.
+   */
   public static void drive(RankExecution[] executions, IdleStrategy idleStrategy) {
+    long idle = 0;
     while (true) {
       boolean moved = false;
       boolean done = true;
@@ -283,11 +283,12 @@ public final class RankExecution {
       }
       if (moved) {
         idleStrategy.reset();
+        idle = 0;
       } else {
-        long idle = idleStrategy.pause();
         for (RankExecution execution : executions) {
           execution.checkForFailure(idle);
         }
+        idle = idleStrategy.pause();
       }
     }
   }
