@@ -431,9 +431,13 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Sends data to one peer, which receives it with {@link #recv}. A send blocks the stream until
-   * the peer receives; operations that must progress together belong in one {@link Group}. C:
-   * {@code ncclSend}.
+   * Sends data to one peer, which receives it with {@link #recv}. A send may block the stream until
+   * the peer receives; operations that must progress together belong in one {@link Group}. A send
+   * may also complete before: that the stream has completed it means that the buffer may be reused,
+   * not that the peer has the data. With the reference backend, a send to a rank of another process
+   * completes once its data is in shared memory, which has room for four slices of {@link
+   * io.nccl4j.schedule.Layout} (512 KiB by default), or in the kernel's buffers of a connection,
+   * which usually have room for more. C: {@code ncclSend}.
    *
    * @param buffer the data, {@code count} elements
    * @param peer the rank that receives; a send to this rank itself needs a receive in the same
@@ -767,6 +771,10 @@ public final class Communicator implements AutoCloseable {
    * communicator is aborted and the failure is thrown. The waits are not interruptible; the
    * interrupt status is kept. A communicator that is not connected yet is aborted. Idempotent; has
    * no effect after {@link #abort}. C: {@code ncclCommFinalize}, {@code ncclCommDestroy}.
+   *
+   * <p>The reference backend also compares the collectives that this rank has called with those of
+   * the other ranks. If they differ, at least the last rank to close throws an {@link
+   * NcclInvalidUsageException} that names the collective.
    *
    * @throws IllegalStateException if this thread is capturing a graph; the communicator is not
    *     closed then

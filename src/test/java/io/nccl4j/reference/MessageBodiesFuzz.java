@@ -70,7 +70,8 @@ final class MessageBodiesFuzz implements FuzzTarget {
     RankState rankState = new RankState(1);
     rankState.read(in);
     rankState.describeCollective();
-    rankState.otherThan(new RankState(2));
+    rankState.differenceFrom(new RankState(2));
+    rankState.surplus(new RankState(2));
   }
 
   private static void writeState(java.io.DataOutput out, RankMap rankMap, BitSet missing)

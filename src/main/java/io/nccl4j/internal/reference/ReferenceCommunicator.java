@@ -377,7 +377,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     boolean idle = connected.awaitIdle(timeout);
     NcclException failed =
         idle
-            ? connected.ownFailure().orElse(null)
+            ? connected.ownFailure().orElseGet(() -> connected.mismatch("close"))
             : new NcclTimeoutException(
                     "close", timeout, "operations of " + this + " were pending; they are aborted")
                 .initDetails(context.lastEnqueued());

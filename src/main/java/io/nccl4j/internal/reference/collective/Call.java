@@ -66,9 +66,14 @@ public final class Call {
         && (shape & 0xFF) <= ReductionOp.Kind.values().length;
   }
 
+  /** Returns the operation of a call of this shape. */
+  public static Operation operation(int shape) {
+    return OPERATIONS.get(shape >>> 16);
+  }
+
   /** Describes a call of this shape, for a message about ranks whose calls differ. */
   public static String describe(int shape, long count, int root) {
-    Operation operation = OPERATIONS.get(shape >>> 16);
+    Operation operation = operation(shape);
     int op = shape & 0xFF;
     return operation.method()
         + "(count "

@@ -69,7 +69,7 @@ public final class CollectiveRunner implements Transfer {
 
   public void start(Call call) {
     function = call.operation.method();
-    signature = sign(call);
+    signature = sign(call, signature);
     mismatchSince = 0;
     activeCount = 0;
     if (call.operator != null) {
@@ -218,9 +218,12 @@ public final class CollectiveRunner implements Transfer {
     }
   }
 
-  private long sign(Call call) {
-    long sum = context.entered();
-    sum = sum * 0x9E3779B97F4A7C15L + call.shape();
+  /**
+   * Returns the signature of a call after the previous ones: ranks whose collectives have differed
+   * may both have completed them, if each only sent.
+   */
+  private static long sign(Call call, long previous) {
+    long sum = previous * 0x9E3779B97F4A7C15L + call.shape();
     sum = sum * 0x9E3779B97F4A7C15L + call.count;
     return sum * 0x9E3779B97F4A7C15L + call.peer;
   }
@@ -283,7 +286,9 @@ public final class CollectiveRunner implements Transfer {
   private void checkMismatch(int source) {
     if (!context.mayExplain(function, source, mismatchSince)) {
       throw context.mismatch(
-          function, "rank " + source + " called an operation other than " + function);
+          function,
+          "rank %d called another %s or earlier collective than rank %d"
+              .formatted(source, function, context.rank()));
     }
     mismatchSince = mismatchSince == 0 ? System.nanoTime() : mismatchSince;
   }

@@ -152,10 +152,9 @@ public final class PointToPoint implements Transfer {
 
   private boolean advanceSend(Message message) {
     SendLink link = toPeers[message.peer];
-    if (context.failureSignalled() && context.presence(message.peer).gone()) {
-      throw context.departed(function, message.peer);
-    }
-    if (!link.hasRoom()) {
+    // If the peer is gone, the checks of this rank's wait find that.
+    boolean gone = context.failureSignalled() && context.presence(message.peer).gone();
+    if (gone || !link.hasRoom()) {
       return false;
     }
     long slice = Math.min(context.layout().sliceBytes(), message.bytes - message.moved);
@@ -194,7 +193,10 @@ public final class PointToPoint implements Transfer {
         mismatchSince = mismatchSince == 0 ? System.nanoTime() : mismatchSince;
         return;
       }
-      throw context.mismatch(function, "rank " + message.peer + " sent data of another operation");
+      throw context.mismatch(
+          function,
+          "rank %d called another %s or earlier collective than rank %d"
+              .formatted(message.peer, function, context.rank()));
     }
     context.checkFault(function);
     throw context.mismatch(

@@ -50,7 +50,7 @@ public final class CommunicatorState
   /** The least time between two requests for the progress of remote ranks. */
   private static final long STATUS_INTERVAL_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
 
-  /** How long a remote rank may take to report what it has called. */
+  /** How long a remote rank may take to report what it has called; also when this one closes. */
   private static final long EXPLANATION_NANOS = TimeUnit.SECONDS.toNanos(2);
 
   private final ProcessEndpoint endpoint;
@@ -513,33 +513,45 @@ public final class CommunicatorState
 
   /** Returns the ranks that have left, and those whose processes do not answer now. */
   public BitSet lostRanks(Duration timeout) {
-    List<RemoteProcess> others = Arrays.stream(remoteProcesses).filter(Objects::nonNull).toList();
-    List<Long> requests = others.stream().map(RemoteProcess::requestAnswer).toList();
-    BitSet lost = new BitSet();
-    for (int i = 0; i < requests.size(); i++) {
-      RemoteProcess process = others.get(i);
-      if (!awaitAnswer(process, requests.get(i), Bootstrap.silenceNanos(timeout.toNanos()))) {
-        lost.or(process.ranks());
-      }
-    }
+    BitSet lost = awaitReports(Bootstrap.silenceNanos(timeout.toNanos()));
     rankStates.stream()
         .filter(each -> each.presence().left())
         .forEach(each -> lost.set(each.rank()));
     return lost;
   }
 
-  /** Waits for the answer of a process; returns whether it came before the process is silent. */
-  private static boolean awaitAnswer(RemoteProcess process, long request, long silenceNanos) {
-    Backoff backoff = Backoff.betweenLooks(Deadline.after(Duration.ofNanos(silenceNanos)));
-    return Interrupts.getUninterruptibly(
-        () -> {
-          while (!process.answered(request)) {
-            if (process.silent(silenceNanos) || !backoff.pause()) {
-              return process.answered(request);
+  /** Waits for the states of the remote ranks as they are now or later. */
+  void awaitReports() {
+    awaitReports(EXPLANATION_NANOS);
+  }
+
+  /**
+   * Waits for the states of the remote ranks as they are now or later; returns the ranks of
+   * processes that do not answer.
+   *
+   * @param silenceNanos how long a process may take to answer this or an earlier request
+   */
+  private BitSet awaitReports(long silenceNanos) {
+    List<RemoteProcess> others = Arrays.stream(remoteProcesses).filter(Objects::nonNull).toList();
+    List<Long> requests = others.stream().map(RemoteProcess::requestAnswer).toList();
+    Backoff backoff = Backoff.betweenQueries(Deadline.after(Duration.ofNanos(silenceNanos)));
+    BitSet silent = new BitSet();
+    for (int i = 0; i < requests.size(); i++) {
+      RemoteProcess process = others.get(i);
+      long request = requests.get(i);
+      Interrupts.awaitUninterruptibly(
+          () -> {
+            while (!process.answered(request) && !process.silent(silenceNanos)) {
+              if (!backoff.pause()) {
+                return;
+              }
             }
-          }
-          return true;
-        });
+          });
+      if (!process.answered(request)) {
+        silent.or(process.ranks());
+      }
+    }
+    return silent;
   }
 
   @Override

@@ -429,26 +429,46 @@ public final class HostedRank implements RankContext {
     return communicator.mayExplain(source, since);
   }
 
-  /** Throws, on every rank, if a rank has called another collective than this one. */
+  /** Throws, on every rank, if the collectives of a rank differ from those of this one. */
   void checkCollectiveAgreement(String function) {
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
-      String other = communicator.rankState(rankOfPeer).otherThan(self);
-      if (other != null) {
-        throw mismatch(function, differ(self.entered(), rankOfPeer, other));
+      RankState.Difference found = communicator.rankState(rankOfPeer).differenceFrom(self);
+      if (found != null) {
+        throw mismatch(function, found);
       }
     }
   }
 
-  private String differ(long number, int peer, String peersCall) {
-    return "collective number %d differs between ranks: rank %d called %s, rank %d called %s"
-        .formatted(number, rank, self.describeCollective(), peer, peersCall);
+  /**
+   * Returns the failure of this rank, which is idle and about to close, if its collectives differ
+   * from those of another one, else null. The last of two such ranks to close always learns of the
+   * other's last collective.
+   */
+  public NcclException mismatch(String function) {
+    communicator.awaitReports();
+    for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
+      RankState state = communicator.rankState(rankOfPeer);
+      RankState.Difference found = state.differenceFrom(self);
+      found = found == null ? state.surplus(self) : found;
+      if (found != null) {
+        return mismatch(function, found);
+      }
+    }
+    return null;
+  }
+
+  private NcclException mismatch(String function, RankState.Difference found) {
+    FailureDetails details = details(function, new BitSet(), new BitSet());
+    return mismatch(function, found.text(), details.in(found.operation(), found.number()));
   }
 
   @Override
   public NcclException mismatch(String function, String text) {
-    RankFailure failure =
-        RankFailure.of(
-            rank, RankFailure.Kind.MISMATCH, text, details(function, new BitSet(), new BitSet()));
+    return mismatch(function, text, details(function, new BitSet(), new BitSet()));
+  }
+
+  private NcclException mismatch(String function, String text, FailureDetails details) {
+    RankFailure failure = RankFailure.of(rank, RankFailure.Kind.MISMATCH, text, details);
     communicator.raise(failure);
     return seen(failure, function);
   }

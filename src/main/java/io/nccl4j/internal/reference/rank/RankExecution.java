@@ -241,9 +241,7 @@ public final class RankExecution {
     boolean late = idleNanos > hostedRank.timeoutNanos();
     if (inCollective) {
       function = hostedRank.collective().function();
-      if (idleNanos > 0) {
-        hostedRank.checkCollectiveAgreement(function);
-      }
+      hostedRank.checkCollectiveAgreement(function);
       hostedRank.checkCollectivePeers(function);
       if (late) {
         throw hostedRank.collectiveTimeout(function);

@@ -1,5 +1,6 @@
 package io.nccl4j.internal.reference.rank;
 
+import io.nccl4j.Operation;
 import io.nccl4j.internal.reference.bootstrap.Message;
 import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.transport.Presence;
@@ -145,25 +146,72 @@ public final class RankState {
   }
 
   /**
-   * Compares the last collective that the other rank has entered with this rank's collective of the
-   * same number. Returns a description of this rank's call if they differ; null if they are the
-   * same, or if this rank's call is unknown.
+   * A collective that two ranks have called differently.
+   *
+   * @param number its number
+   * @param operation the operation that this process's rank called
+   * @param text the description, for messages
    */
-  public synchronized String otherThan(RankState other) {
-    long number = other.entered;
-    int slot = slot(number);
-    if (entered < number) {
+  public record Difference(long number, Operation operation, String text) {}
+
+  /**
+   * Compares the collectives that both this rank and a rank of this process have entered, as far
+   * back as they are kept; returns the first that differs, or null.
+   *
+   * @param own the state of the calling thread's rank, which does not change meanwhile
+   */
+  public synchronized Difference differenceFrom(RankState own) {
+    long last = Math.min(entered, own.entered);
+    for (long number = Math.max(1, last - KEPT + 2); number <= last; number++) {
+      int slot = slot(number);
+      int shape = shapes[slot];
+      long count = counts[slot];
+      int root = roots[slot];
+      // Otherwise the fields might be read after the number, and be those of a later collective.
+      VarHandle.loadLoadFence();
+      boolean kept = entered < number + KEPT - 1 && own.entered < number + KEPT;
+      boolean same =
+          shape == own.shapes[slot] && count == own.counts[slot] && root == own.roots[slot];
+      if (kept && !same) {
+        return new Difference(
+            number,
+            Call.operation(own.shapes[slot]),
+            "collective number %d differs between ranks: rank %d called %s, rank %d called %s"
+                .formatted(
+                    number,
+                    own.rank,
+                    Call.describe(own.shapes[slot], own.counts[slot], own.roots[slot]),
+                    rank,
+                    Call.describe(shape, count, root)));
+      }
+    }
+    return null;
+  }
+
+  /**
+   * Returns a collective that one rank has finished and the other one has not called and will not
+   * call, or null. A rank that only sends in a collective can finish it so.
+   *
+   * @param own the state of a rank of this process that is about to close
+   */
+  public synchronized Difference surplus(RankState own) {
+    boolean ofOwn = presence == Presence.CLOSED && own.passed > entered;
+    if (presence.cut() || (!ofOwn && passed <= own.entered)) {
       return null;
     }
-    int shape = shapes[slot];
-    long count = counts[slot];
-    int root = roots[slot];
-    // Otherwise the fields might be read after the number, and be those of a later collective.
-    VarHandle.loadLoadFence();
-    boolean kept = entered < number + KEPT - 1;
-    boolean same =
-        shape == other.shapes[slot] && count == other.counts[slot] && root == other.roots[slot];
-    return same || !kept ? null : Call.describe(shape, count, root);
+    RankState more = ofOwn ? own : this;
+    RankState fewer = ofOwn ? this : own;
+    long number = Math.max(fewer.entered + 1, more.entered - KEPT + 2);
+    int slot = slot(number);
+    return new Difference(
+        number,
+        Call.operation(more.shapes[slot]),
+        "collective number %d differs between ranks: rank %d called %s, rank %d called none"
+            .formatted(
+                number,
+                more.rank,
+                Call.describe(more.shapes[slot], more.counts[slot], more.roots[slot]),
+                fewer.rank));
   }
 
   /** Returns whether the rank can do nothing else until its collective is done. */

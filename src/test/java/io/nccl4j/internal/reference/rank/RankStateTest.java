@@ -62,7 +62,13 @@ class RankStateTest {
     RankState received = new RankState(1);
     received.read(new DataInputStream(new ByteArrayInputStream(message.toByteArray())));
     assertEquals(1, received.entered());
-    assertNull(received.otherThan(entered(0, 1)));
-    assertEquals("allReduce(count 1, INT32, sum)", received.otherThan(entered(0, 3)));
+    assertNull(received.differenceFrom(entered(0, 1)));
+    assertEquals(
+        new RankState.Difference(
+            1,
+            Operation.ALL_REDUCE,
+            "collective number 1 differs between ranks: rank 0 called allReduce(count 3, INT32,"
+                + " sum), rank 1 called allReduce(count 1, INT32, sum)"),
+        received.differenceFrom(entered(0, 3)));
   }
 }
