@@ -445,6 +445,8 @@ public final class HostedRank implements RankContext {
    * other's last collective.
    */
   public NcclException mismatch(String function) {
+    // Before: of two ranks that do this at the same time, at least one has the other's last state.
+    self.setClosing();
     communicator.awaitReports();
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
       RankState state = communicator.rankState(rankOfPeer);

@@ -32,7 +32,7 @@ public final class RankState {
   private static final int KEPT = 8;
 
   private static final int BYTES =
-      2 + 2 * Long.BYTES + KEPT * (Integer.BYTES + Long.BYTES + Integer.BYTES);
+      2 + 2 * Long.BYTES + KEPT * (Integer.BYTES + Long.BYTES + Integer.BYTES) + 1;
 
   /** Whether a rank is in a shrink. */
   enum ShrinkPhase {
@@ -67,6 +67,7 @@ public final class RankState {
   private volatile long entered;
   private volatile long passed;
   private volatile boolean alone;
+  private volatile boolean closing;
 
   public RankState(int rank) {
     this.rank = rank;
@@ -129,6 +130,11 @@ public final class RankState {
 
   private static int slot(long number) {
     return (int) number & (KEPT - 1);
+  }
+
+  /** Records that the rank enters no more collectives. */
+  void setClosing() {
+    closing = true;
   }
 
   void pass() {
@@ -195,7 +201,7 @@ public final class RankState {
    * @param own the state of a rank of this process that is about to close
    */
   public synchronized Difference surplus(RankState own) {
-    boolean ofOwn = presence == Presence.CLOSED && own.passed > entered;
+    boolean ofOwn = closing && own.passed > entered;
     if (presence.cut() || (!ofOwn && passed <= own.entered)) {
       return null;
     }
@@ -255,6 +261,7 @@ public final class RankState {
       for (int slot = 0; slot < KEPT; slot++) {
         copy.putInt(shapes[slot]).putLong(counts[slot]).putInt(roots[slot]);
       }
+      copy.put((byte) (closing ? 1 : 0));
       VarHandle.loadLoadFence();
     } while (entered != number);
     out.write(copy.array());
@@ -279,11 +286,13 @@ public final class RankState {
     for (int slot = 0; slot < KEPT; slot++) {
       readCall(in, slot, newer);
     }
+    boolean nowClosing = in.readBoolean();
     if (newer) {
       // The rank itself writes them in this order too.
       passed = nowPassed;
       alone = nowAlone;
       entered = nowEntered;
+      closing |= nowClosing;
     }
     readShrink(in);
     boolean changed = code > presence.ordinal();
