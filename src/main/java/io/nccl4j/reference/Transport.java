@@ -9,8 +9,9 @@ import org.jspecify.annotations.NullMarked;
 @NullMarked
 public enum Transport {
   /**
-   * Shared memory between processes of one host, TCP between hosts. A link whose shared memory
-   * cannot be allocated uses TCP instead, and a warning is logged.
+   * Shared memory between processes of one host, TCP between hosts. A link whose shared memory one
+   * of its processes cannot allocate or open, for example because they belong to different users,
+   * uses TCP instead, and a warning is logged.
    */
   AUTO,
   /** TCP between all processes, including those of one host. */

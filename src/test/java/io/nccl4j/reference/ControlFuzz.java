@@ -135,6 +135,14 @@ final class ControlFuzz implements FuzzTarget {
               out.writeUTF(memory.toString());
             }));
     samples.add(message(Message.Kind.SYNC, out -> out.writeUTF(memory.toString())));
+    samples.add(message(Message.Kind.SYNC_REFUSED, out -> out.writeUTF("no space")));
+    samples.add(
+        message(
+            Message.Kind.MEMORY_REFUSED,
+            out -> {
+              new LinkKey(Route.RING, 0, 0, 1).write(out);
+              out.writeUTF("no space");
+            }));
     for (BootstrapKey key : List.of(split, shrink, grow)) {
       int expected = key.equals(grow) ? 3 : 2;
       samples.add(meet(key, expected, new Bootstrap.MembershipRequest(1, 0, 1, here)));

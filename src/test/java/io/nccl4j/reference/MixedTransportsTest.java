@@ -14,7 +14,6 @@ import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
-import io.nccl4j.NcclSystemException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
@@ -240,11 +239,32 @@ class MixedTransportsTest {
   }
 
   @Test
-  void missingFileIsAnErrorOfTheReceiver() {
+  void missingFileMakesTheSenderUseTcp() {
     Path missing = SharedMemoryFiles.newPath(Path.of("/dev/shm"));
-    NcclException failure = failureAfterAnnouncing(missing);
-    assertInstanceOf(NcclSystemException.class, failure);
-    String text = failure.getMessage();
-    assertTrue(text.contains("the shared memory " + missing + " cannot be opened"), text);
+    LinkKey key = new LinkKey(Route.MESSAGES, 0, 1, 0);
+    Ranks.run(
+        2,
+        ReferenceBackend.openAsProcesses(2, 2, ReferenceOptions.defaults()),
+        CommunicatorConfig.defaults(),
+        (comm, stream) -> {
+          try (Buffer data = comm.newBuffer(DataType.INT32, COUNT)) {
+            if (comm.rank() == 1) {
+              state(comm).remoteProcess(0).announceMemory(key, missing);
+              // The refusal arrives before the messages of a split.
+              comm.split(0, 1).close();
+              fill(data, IntStream.range(0, COUNT).toArray());
+              comm.send(data, 0, stream);
+              stream.synchronize();
+              SameHostSendLink link =
+                  (SameHostSendLink) state(comm).links().sendLink(Route.MESSAGES, 0, 1, 0);
+              assertInstanceOf(TcpSendLink.class, link.link());
+            } else {
+              comm.split(0, 0).close();
+              comm.recv(data, 1, stream);
+              stream.synchronize();
+              assertArrayEquals(IntStream.range(0, COUNT).toArray(), read(data));
+            }
+          }
+        });
   }
 }

@@ -1,8 +1,12 @@
 package io.nccl4j.reference;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -235,18 +239,52 @@ class ProcessesTest {
     }
   }
 
+  /** Waits for two ranks to end; a rank that has failed has printed that before. */
+  private static void awaitSuccess(RankProcesses processes) {
+    processes.awaitAll(2, "ends");
+    String output = processes.toString();
+    assertFalse(output.contains("ended by"), output);
+  }
+
   @Test
-  void syncThatDoesNotFitIsReported() {
+  void syncThatDoesNotFitIsReplacedByLinks() {
     try (RankProcesses processes = new RankProcesses(Transport.AUTO, Algorithm.DIRECT, LONG)) {
       processes.limitFiles(64);
-      processes.start("loop", "2", 1, 1);
-      processes.assertPrinted(
-          0,
-          "failed with ",
-          "NcclSystemException",
-          "bytes of shared memory cannot be allocated in ");
-      processes.assertPrinted(
-          1, "failed with ", "NcclRemoteException", "rank 0 failed: ", " cannot be allocated in ");
+      processes.start("everything", "", 1, 1);
+      awaitSuccess(processes);
+      String output = processes.toString();
+      assertTrue(output.contains("small all-reduces use links instead of shared memory"), output);
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {0, 1})
+  void processWithoutSharedMemoryMakesBothUseTcp(int limited) {
+    try (RankProcesses processes = new RankProcesses(Transport.AUTO, LONG)) {
+      String id = ReferenceBackend.open(1).newUniqueId().toHex();
+      processes.start(id, 2, IntStream.of(1 - limited), "everything", "");
+      processes.limitFiles(64);
+      processes.start(id, 2, IntStream.of(limited), "everything", "");
+      awaitSuccess(processes);
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {0, 1})
+  void processesOfTwoUsersExchangeDataOverTcp(int another) throws Exception {
+    assumeTrue(
+        Files.getOwner(Path.of("/proc/self")).getName().equals("root"), "only root can start them");
+    try (RankProcesses processes = new RankProcesses(Transport.AUTO, LONG)) {
+      String id = ReferenceBackend.open(1).newUniqueId().toHex();
+      processes.start(id, 2, IntStream.of(1 - another), "everything", "");
+      processes.changeUser();
+      processes.start(id, 2, IntStream.of(another), "everything", "");
+      awaitSuccess(processes);
+      String output = processes.toString();
+      assertTrue(output.contains("uses TCP instead of shared memory: "), output);
+      // Root opens the sync object of the other user.
+      assertEquals(another == 1, output.contains("small all-reduces use links instead"), output);
+      assertTrue(output.contains("cannot be opened: java.nio.file.AccessDenied"), output);
     }
   }
 

@@ -28,7 +28,7 @@ final class RankProcesses implements AutoCloseable {
   private final Transport links;
   private final Algorithm algorithm;
   private final Duration timeout;
-  private String limit = "";
+  private String start = "exec";
 
   RankProcesses(Transport links, Duration timeout) {
     this(links, Algorithm.AUTO, timeout);
@@ -42,7 +42,13 @@ final class RankProcesses implements AutoCloseable {
 
   /** Limits the size of files of processes that are started from now on. */
   void limitFiles(int kibibytes) {
-    limit = "ulimit -f " + kibibytes + "; ";
+    start = "ulimit -f " + kibibytes + "; exec";
+  }
+
+  /** Runs processes that are started from now on as another user, who can read any file. */
+  void changeUser() {
+    start =
+        "exec setpriv --reuid 65534 --inh-caps +dac_read_search --ambient-caps +dac_read_search";
   }
 
   /** Starts one process for each number, with that number of ranks. */
@@ -69,7 +75,7 @@ final class RankProcesses implements AutoCloseable {
           new ProcessBuilder(
                   "bash",
                   "-c",
-                  limit + "exec \"$@\"",
+                  start + " \"$@\"",
                   "bash",
                   Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                   "-XX:TieredStopAtLevel=1",

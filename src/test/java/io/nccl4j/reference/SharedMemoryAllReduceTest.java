@@ -144,11 +144,14 @@ class SharedMemoryAllReduceTest {
   }
 
   @Test
-  void syncIsUnlinkedByTheLastProcess() {
+  void syncIsCompleteOnceAllProcessesHaveOpenedIt() {
     try (Arena arena = Arena.ofShared()) {
       SharedMemorySync made = SharedMemorySync.create(2, 2, arena);
-      assertTrue(Files.exists(made.path()));
+      assertFalse(made.complete(2));
       SharedMemorySync opened = SharedMemorySync.open(made.path(), 2, 2, 0, arena);
+      assertTrue(made.complete(2));
+      assertTrue(opened.complete(2));
+      made.discard();
       assertFalse(Files.exists(made.path()));
       made.memory().set(ValueLayout.JAVA_INT, made.input(0, 1, 1), 42);
       made.put(0, 7);

@@ -48,7 +48,11 @@ public final class Message {
     /** A rank has connected with the other ranks of its new communicator. */
     CONNECTED(14),
     /** Asks for the state of a bootstrap. */
-    BOOTSTRAP_QUERY(15);
+    BOOTSTRAP_QUERY(15),
+    /** The receiver of a link cannot open its shared memory. */
+    MEMORY_REFUSED(16),
+    /** A process cannot create or open the shared sync object. */
+    SYNC_REFUSED(17);
 
     private final int code;
 

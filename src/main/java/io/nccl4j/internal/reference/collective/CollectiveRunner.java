@@ -4,6 +4,7 @@ import io.nccl4j.Operation;
 import io.nccl4j.internal.reference.reduce.Reduction;
 import io.nccl4j.internal.reference.transport.ReceiveLink;
 import io.nccl4j.internal.reference.transport.Route;
+import io.nccl4j.internal.reference.transport.SharedMemorySync;
 import io.nccl4j.schedule.ChannelDivision;
 import io.nccl4j.schedule.Layout;
 import java.lang.foreign.MemorySegment;
@@ -31,6 +32,8 @@ public final class CollectiveRunner implements Transfer {
   private final PointToPoint exchange;
   private DirectAllReduce direct;
   private SharedMemoryAllReduce shared;
+  // The all-reduce whose algorithm depends on whether the sync object becomes available, or null.
+  private Call undecided;
   private int activeCount;
   private String function;
   private long signature;
@@ -71,6 +74,7 @@ public final class CollectiveRunner implements Transfer {
     function = call.operation.method();
     signature = sign(call, signature);
     mismatchSince = 0;
+    undecided = null;
     activeCount = 0;
     if (call.operator != null) {
       reduction.prepare(call.type, call.operator, context.size(), call.bytes());
@@ -124,8 +128,13 @@ public final class CollectiveRunner implements Transfer {
       direct().start(call);
       return;
     }
+    SharedMemorySync sync = context.sharedMemorySync();
+    if (sync == null) {
+      undecided = call;
+      return;
+    }
     if (shared == null) {
-      shared = new SharedMemoryAllReduce(this);
+      shared = new SharedMemoryAllReduce(this, sync);
     }
     shared.start(call);
     active[activeCount++] = shared;
@@ -228,8 +237,19 @@ public final class CollectiveRunner implements Transfer {
     return sum * 0x9E3779B97F4A7C15L + call.peer;
   }
 
+  /** Starts an all-reduce that waits for the sync object, if that can be used or is refused. */
+  private boolean decide() {
+    Call call = undecided;
+    undecided = null;
+    startAllReduce(call);
+    return undecided == null;
+  }
+
   @Override
   public boolean advance() {
+    if (undecided != null && !decide()) {
+      return false;
+    }
     boolean moved = false;
     for (int i = 0; i < activeCount; i++) {
       moved |= active[i].advance();
@@ -239,6 +259,9 @@ public final class CollectiveRunner implements Transfer {
 
   @Override
   public boolean done() {
+    if (undecided != null) {
+      return false;
+    }
     for (int i = 0; i < activeCount; i++) {
       if (!active[i].done()) {
         return false;
@@ -302,6 +325,7 @@ public final class CollectiveRunner implements Transfer {
 
   /** Keeps no buffers reachable. */
   public void forget() {
+    undecided = null;
     reduction.forget();
     if (direct != null) {
       direct.forget();

@@ -25,7 +25,7 @@ public interface RankContext {
   /** Returns whether all ranks are in this process. */
   boolean inOneProcess();
 
-  /** Returns whether all ranks may share memory. */
+  /** Returns whether all ranks may share memory; may become false. */
   boolean allShareMemory();
 
   /** Returns the link over which this rank sends to another one. */
@@ -37,7 +37,10 @@ public interface RankContext {
   /** Returns the sync object for direct transfers among the ranks of one process. */
   DirectSync directSync();
 
-  /** Returns the sync object for ranks of several processes; null until it is available. */
+  /**
+   * Returns the sync object for ranks of several processes; null until it is available. If it never
+   * will be, {@link #allShareMemory} becomes false.
+   */
   SharedMemorySync sharedMemorySync();
 
   /** Returns whether an event that may affect a waiting rank has been signalled. */

@@ -36,8 +36,8 @@ final class SharedMemoryAllReduce implements Transfer {
   private final StepCounter putting = new StepCounter();
   private final StepCounter folding = new StepCounter();
   private final StepCounter taking = new StepCounter();
-  private SharedMemorySync sync;
-  private MemorySegment tile;
+  private final SharedMemorySync sync;
+  private final MemorySegment tile = Arena.ofAuto().allocate(TILE_BYTES, 64);
 
   // The minimum number of rounds that all other ranks are known to have completed.
   private long allPut;
@@ -91,8 +91,9 @@ final class SharedMemoryAllReduce implements Transfer {
     }
   }
 
-  SharedMemoryAllReduce(CollectiveRunner collective) {
+  SharedMemoryAllReduce(CollectiveRunner collective, SharedMemorySync sync) {
     this.collective = collective;
+    this.sync = sync;
     RankContext context = collective.context();
     this.rank = context.rank();
     this.ranks = context.size();
@@ -114,23 +115,12 @@ final class SharedMemoryAllReduce implements Transfer {
 
   @Override
   public boolean advance() {
-    if (sync == null && !begin()) {
-      return false;
-    }
     boolean moved = false;
     // Steps that other ranks wait for come first.
     while (tryPut() || tryFold() || tryTake()) {
       moved = true;
     }
     return moved;
-  }
-
-  private boolean begin() {
-    sync = collective.context().sharedMemorySync();
-    if (tile == null) {
-      tile = Arena.ofAuto().allocate(TILE_BYTES, 64);
-    }
-    return sync != null;
   }
 
   @Override

@@ -297,6 +297,11 @@ public final class CommunicatorState
   }
 
   @Override
+  public void refuseMemory(LinkKey key, String why) {
+    remoteProcess(key.from()).refuseMemory(key, why);
+  }
+
+  @Override
   public Bootstrap.Coordinator coordinator(int process, BootstrapKey key) {
     return remoteProcesses[process] == null ? null : remoteProcesses[process].coordinator(key);
   }
@@ -413,6 +418,16 @@ public final class CommunicatorState
     for (RemoteProcess process : remoteProcesses) {
       if (process != null) {
         process.announceSync(path);
+      }
+    }
+  }
+
+  @Override
+  public void refuseSync(String why) {
+    RemoteProcess.warn("small all-reduces use links instead of shared memory: " + why);
+    for (RemoteProcess process : remoteProcesses) {
+      if (process != null) {
+        process.refuseSync(why);
       }
     }
   }
@@ -629,7 +644,6 @@ public final class CommunicatorState
       }
       registered = false;
     }
-    links.sharedMemory().settle();
     endpoint.unregister(this);
     for (RemoteProcess process : remoteProcesses) {
       if (process != null) {

@@ -115,7 +115,7 @@ public final class HostedRank implements RankContext {
 
   @Override
   public boolean allShareMemory() {
-    return communicator.allShareMemory();
+    return communicator.allShareMemory() && !communicator.links().sharedMemory().syncRefused();
   }
 
   @Override

@@ -206,6 +206,20 @@ public final class RemoteProcess implements Connection.Receiver {
             }));
   }
 
+  void refuseMemory(LinkKey key, String why) {
+    send(
+        Message.of(
+            Message.Kind.MEMORY_REFUSED,
+            out -> {
+              key.write(out);
+              Message.writeReason(out, why);
+            }));
+  }
+
+  void refuseSync(String why) {
+    send(Message.of(Message.Kind.SYNC_REFUSED, out -> Message.writeReason(out, why)));
+  }
+
   /** Sends the path of the shared sync object of all ranks. */
   void announceSync(Path path) {
     send(Message.of(Message.Kind.SYNC, out -> out.writeUTF(path.toString())));
@@ -252,7 +266,9 @@ public final class RemoteProcess implements Connection.Receiver {
       case STATUS_REQUEST -> answer();
       case STATUS -> receiveStatus(in);
       case MEMORY -> receiveMemory(in);
+      case MEMORY_REFUSED -> receiveRefusal(in);
       case SYNC -> receiveSync(in);
+      case SYNC_REFUSED -> receiveSyncRefusal(in);
       case MEMBERSHIP_REQUEST -> receiveJoin(in);
       case BOOTSTRAP_STATE, BOOTSTRAP_QUERY, REJECTED, CONNECTED, GIVE_UP ->
           receiveBootstrapMessage(message.kind(), in);
@@ -295,6 +311,21 @@ public final class RemoteProcess implements Connection.Receiver {
       throw new ProtocolException("it names " + key + ", which is not its own");
     }
     communicator.links().admitMemory(key, in.readUTF());
+  }
+
+  private void receiveRefusal(DataInput in) throws IOException {
+    LinkKey key = LinkKey.read(in);
+    checkOwn(key.to());
+    communicator.links().refuseMemory(key, reason(in));
+  }
+
+  private void receiveSyncRefusal(DataInput in) throws IOException {
+    warn("small all-reduces use links instead of shared memory: " + reason(in));
+    communicator.links().sharedMemory().refuseSync();
+  }
+
+  private String reason(DataInput in) throws IOException {
+    return describe() + ": " + in.readUTF();
   }
 
   private void receiveSync(DataInput in) throws IOException {
@@ -515,7 +546,7 @@ public final class RemoteProcess implements Connection.Receiver {
    * an appender, but other communicators depend on the event loop. A program that exits at once may
    * end before the message; its exceptions name the lost ranks too.
    */
-  private static void warn(String text) {
+  static void warn(String text) {
     Thread.ofVirtual().name("nccl4j-logging").start(() -> ProcessEndpoint.log().warn(text));
   }
 }

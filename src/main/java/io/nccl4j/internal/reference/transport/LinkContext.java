@@ -53,6 +53,12 @@ public interface LinkContext {
   /** Announces the shared memory of a link to its receiver. */
   void announceMemory(LinkKey key, Path path);
 
+  /** Reports to the sender of a link that this process cannot open its shared memory. */
+  void refuseMemory(LinkKey key, String why);
+
   /** Announces the sync object of all ranks to the other processes. */
   void announceSync(Path path);
+
+  /** Reports to the other processes that this one cannot create or open the sync object. */
+  void refuseSync(String why);
 }

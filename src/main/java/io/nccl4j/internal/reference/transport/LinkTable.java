@@ -94,6 +94,15 @@ public final class LinkTable {
     context.wake(key.to());
   }
 
+  /** Makes a link use TCP, since its receiver cannot open the shared memory. */
+  public void refuseMemory(LinkKey key, String why) throws ProtocolException {
+    if (!isRank(key.from()) || !context.hosts(key.from())) {
+      throw new ProtocolException(key + " does not lead from this process");
+    }
+    sharedMemory.refuse(key, why);
+    context.wake(key.from());
+  }
+
   /** Throws if a link is not from another process to this one. */
   private void checkKey(LinkKey key) throws ProtocolException {
     if (!isRank(key.from())

@@ -10,7 +10,6 @@ import java.net.ProtocolException;
 public final class SameHostReceiveLink implements ReceiveLink {
   private final TcpReceiveLink tcp;
   private volatile ReceiveLink link;
-  private volatile RuntimeException failure;
 
   SameHostReceiveLink(TcpReceiveLink tcp) {
     this.tcp = tcp;
@@ -23,24 +22,16 @@ public final class SameHostReceiveLink implements ReceiveLink {
   }
 
   /**
-   * Event loop: accepts the sender, once, over either transport.
+   * Event loop: switches to the memory that the sender has created, unless the sender has connected
+   * over TCP.
    *
    * @throws ProtocolException if the sender is already connected
    */
-  void offer() throws ProtocolException {
+  void open(SharedMemoryLink memory) throws ProtocolException {
     if (!tcp.offer()) {
       throw new ProtocolException("its link is already connected");
     }
-  }
-
-  /** Event loop: switches to the memory that the sender has created. */
-  void open(SharedMemoryLink memory) {
     link = memory;
-  }
-
-  /** Event loop: sets the failure to open the sender's memory, which the receiver throws. */
-  void fail(RuntimeException cause) {
-    failure = cause;
   }
 
   @Override
@@ -50,13 +41,7 @@ public final class SameHostReceiveLink implements ReceiveLink {
 
   @Override
   public boolean ready() {
-    if (link.ready()) {
-      return true;
-    }
-    if (failure != null) {
-      throw failure;
-    }
-    return false;
+    return link.ready();
   }
 
   @Override

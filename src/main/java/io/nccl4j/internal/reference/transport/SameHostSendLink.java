@@ -4,8 +4,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.function.Supplier;
 
 /**
- * The sending end of a link to another process of this host. The first slice decides the transport:
- * shared memory, or TCP if the memory cannot be allocated.
+ * The sending end of a link to another process of this host. The first slice waits for the choice
+ * of the transport: shared memory, or TCP if either process cannot use the memory.
  */
 public final class SameHostSendLink implements SendLink {
   private final Supplier<SendLink> choice;
@@ -14,7 +14,7 @@ public final class SameHostSendLink implements SendLink {
   /**
    * Creates the sending end of a link.
    *
-   * @param choice returns the link to use; called for the first slice
+   * @param choice returns the link to use, or null while it depends on the other process
    */
   SameHostSendLink(Supplier<SendLink> choice) {
     this.choice = choice;
@@ -35,7 +35,7 @@ public final class SameHostSendLink implements SendLink {
     if (link == null) {
       link = choice.get();
     }
-    return link.hasRoom();
+    return link != null && link.hasRoom();
   }
 
   @Override

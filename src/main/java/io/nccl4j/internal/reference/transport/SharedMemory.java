@@ -128,7 +128,7 @@ final class SharedMemory {
     }
   }
 
-  private static NcclSystemException failed(String text, IOException cause) {
+  static NcclSystemException failed(String text, Exception cause) {
     NcclSystemException failure =
         new NcclSystemException("sharedMemory", NcclResult.SYSTEM_ERROR.code(), text, "");
     failure.initCause(cause);

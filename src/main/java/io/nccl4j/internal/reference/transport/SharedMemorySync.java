@@ -11,8 +11,8 @@ import java.nio.file.Path;
  * rounds that the rank has completed of each of three steps since the creation of this object, the
  * rank's inputs and its results.
  *
- * <p>The process of rank 0 creates the file and announces it; the last process to open it unlinks
- * it.
+ * <p>The process of rank 0 creates the file and announces it, and unlinks it once all processes
+ * have opened it. No rank uses the memory before.
  */
 public final class SharedMemorySync {
   /** The number of rounds of a rank that are kept at a time. */
@@ -72,9 +72,7 @@ public final class SharedMemorySync {
     shared.set(ValueLayout.JAVA_LONG, 0, MAGIC);
     shared.set(ValueLayout.JAVA_INT, 8, ranks);
     shared.set(ValueLayout.JAVA_INT, 12, processes);
-    SharedMemorySync sync = new SharedMemorySync(path, shared, ranks);
-    sync.arrive(processes);
-    return sync;
+    return arrived(new SharedMemorySync(path, shared, ranks));
   }
 
   /**
@@ -94,15 +92,17 @@ public final class SharedMemorySync {
           peer,
           path + " is not a sync object of " + ranks + " ranks in " + processes + " processes");
     }
-    SharedMemorySync sync = new SharedMemorySync(path, shared, ranks);
-    sync.arrive(processes);
+    return arrived(new SharedMemorySync(path, shared, ranks));
+  }
+
+  private static SharedMemorySync arrived(SharedMemorySync sync) {
+    long _ = (long) SharedMemory.COUNT.getAndAdd(sync.shared, ARRIVED, 1L);
     return sync;
   }
 
-  private void arrive(int processes) {
-    if ((long) SharedMemory.COUNT.getAndAdd(shared, ARRIVED, 1L) + 1 == processes) {
-      discard();
-    }
+  /** Returns whether all processes have opened the file. */
+  public boolean complete(int processes) {
+    return (long) SharedMemory.COUNT.getAcquire(shared, ARRIVED) == processes;
   }
 
   /** Unlinks the file if not all processes have opened it; idempotent. */

@@ -1,19 +1,17 @@
 package io.nccl4j.internal.reference.transport;
 
 import io.nccl4j.NcclSystemException;
-import io.nccl4j.internal.util.Deadline;
-import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.Loggers;
 import java.lang.foreign.Arena;
 import java.net.ProtocolException;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
-import java.time.Duration;
-import java.util.ArrayList;
 import java.util.BitSet;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
 
 /**
  * The memory that a communicator shares with other processes of this host: links, and the sync
@@ -21,13 +19,11 @@ import java.util.concurrent.TimeUnit;
  * the communicator ends.
  *
  * <p>One process creates a file and announces its path to the other over their control connection;
- * the event loop of the other maps the file immediately and unlinks it. So a file name exists only
+ * the event loop of the other maps the file immediately and unlinks it, or refuses the memory if it
+ * cannot open the file. The memory is used once it has been opened. So a file name exists only
  * briefly; {@link SharedMemoryFiles} deletes the files of processes that are killed in that time.
  */
 public final class SharedMemoryTransport {
-  /** How long the end of a communicator waits for other processes to open the newest links. */
-  private static final Duration OPEN_TIMEOUT = Duration.ofSeconds(2);
-
   /** The maximum number of slices of a link that are in flight. */
   static final int SLOTS = 4;
 
@@ -36,10 +32,13 @@ public final class SharedMemoryTransport {
   private final ConcurrentHashMap<LinkKey, SameHostSendLink> sendLinks = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<LinkKey, SameHostReceiveLink> receiveLinks =
       new ConcurrentHashMap<>();
-  private final List<SharedMemoryLink> created = new ArrayList<>();
+  // The links that this process has created, in shared memory, or over TCP if that is refused.
+  private final Map<LinkKey, SharedMemoryLink> created = new LinkedHashMap<>();
+  private final Map<LinkKey, String> refused = new HashMap<>();
   private Arena arena;
   private SharedMemorySync sync;
-  private RuntimeException syncFailure;
+  private volatile boolean syncComplete;
+  private volatile boolean syncRefused;
   private boolean lost;
   private boolean ended;
 
@@ -58,27 +57,51 @@ public final class SharedMemoryTransport {
     return receiveLinks.computeIfAbsent(key, k -> new SameHostReceiveLink(links.arriving(k)));
   }
 
-  private SendLink choose(LinkKey key) {
-    SharedMemoryLink memory = create(key);
-    return memory == null ? links.tcpSendLink(key) : memory;
+  /** Returns the link to use, or null until the receiver has opened or refused the memory. */
+  private synchronized SendLink choose(LinkKey key) {
+    SharedMemoryLink memory = created.get(key);
+    if (memory == null && !refused.containsKey(key)) {
+      memory = create(key);
+    }
+    String why = refused.get(key);
+    if (why != null) {
+      Loggers.of(SharedMemoryTransport.class)
+          .warn("{} uses TCP instead of shared memory: {}", key, why);
+      return links.tcpSendLink(key);
+    }
+    return memory.opened() ? memory : null;
   }
 
-  /** Creates a link and announces it to the receiver; returns null if the memory is unavailable. */
-  private synchronized SharedMemoryLink create(LinkKey key) {
+  /** Creates a link and announces it to the receiver; refuses it if the memory is unavailable. */
+  private SharedMemoryLink create(LinkKey key) {
     Arena mappings = arena();
     int slotBytes = context.sliceBytes();
     Path directory = SharedMemory.directory(SharedMemoryLink.size(SLOTS, slotBytes));
-    SharedMemoryLink link;
     try {
-      link = SharedMemoryLink.create(directory, mappings, SLOTS, slotBytes, key.from(), key.to());
+      SharedMemoryLink link =
+          SharedMemoryLink.create(directory, mappings, SLOTS, slotBytes, key.from(), key.to());
+      created.put(key, link);
+      context.announceMemory(key, link.path());
+      return link;
     } catch (NcclSystemException e) {
-      Loggers.of(SharedMemoryTransport.class)
-          .warn("{} uses TCP instead of shared memory: {}", key, e.text());
+      refuse(key, e.text());
       return null;
     }
-    created.add(link);
-    context.announceMemory(key, link.path());
-    return link;
+  }
+
+  /**
+   * Makes a link of a rank of this process use TCP, unless its memory is in use.
+   *
+   * @param why why this process or that of the receiver cannot use its memory
+   */
+  synchronized void refuse(LinkKey key, String why) {
+    SharedMemoryLink memory = created.get(key);
+    if (memory == null || !memory.opened()) {
+      refused.put(key, why);
+      if (memory != null) {
+        memory.discard();
+      }
+    }
   }
 
   /**
@@ -88,25 +111,28 @@ public final class SharedMemoryTransport {
    * @throws ProtocolException if the link, the path or the content of the file is invalid
    */
   synchronized void receive(LinkKey key, String path) throws ProtocolException {
-    Path file = file(path);
     if (ended) {
       return;
     }
     if (!context.sharesMemoryWith(key.from())) {
       throw new ProtocolException(key + " connects processes that do not share memory");
     }
-    SameHostReceiveLink link = receiveLink(key);
-    link.offer();
     try {
-      link.open(SharedMemoryLink.open(file, arena(), key.from(), key.to(), key.to()));
+      SharedMemoryLink memory =
+          SharedMemoryLink.open(file(path), arena(), key.from(), key.to(), key.to());
+      receiveLink(key).open(memory);
     } catch (ProtocolViolationException e) {
       throw new ProtocolException(e.what());
     } catch (NcclSystemException e) {
-      link.fail(e);
+      context.refuseMemory(key, e.text());
     }
   }
 
-  /** Returns the path after checking that it is a name of ours, since the file will be deleted. */
+  /**
+   * Returns the path after checking that it is a name of ours, since the file will be deleted.
+   *
+   * @throws NcclSystemException if it is not a path in the locale of this process
+   */
   private static Path file(String path) throws ProtocolException {
     try {
       Path file = Path.of(path);
@@ -114,21 +140,53 @@ public final class SharedMemoryTransport {
         return file;
       }
     } catch (InvalidPathException e) {
-      throw new ProtocolException("it announced an invalid shared-memory file: " + e.getMessage());
+      throw SharedMemory.failed("the shared memory " + path + " cannot be opened: " + e, e);
     }
     throw new ProtocolException("it announced an invalid shared-memory file: " + path);
   }
 
-  /** Returns the sync object of all ranks; null until the process of rank 0 has created it. */
-  public synchronized SharedMemorySync sync() {
-    if (syncFailure != null) {
-      throw syncFailure;
+  /** Returns the sync object of all ranks; null until all processes have opened it. */
+  public SharedMemorySync sync() {
+    if (!syncComplete) {
+      awaitSync();
     }
-    if (sync == null && !ended && context.hosts(0)) {
+    return syncComplete ? sync : null;
+  }
+
+  private synchronized void awaitSync() {
+    boolean here = context.hosts(0);
+    if (sync == null && !ended && !syncRefused && here) {
+      createSync();
+    }
+    if (sync != null && sync.complete(context.processes())) {
+      syncComplete = true;
+      if (here) {
+        sync.discard();
+      }
+    }
+  }
+
+  private void createSync() {
+    try {
       sync = SharedMemorySync.create(context.size(), context.processes(), arena());
       context.announceSync(sync.path());
+    } catch (NcclSystemException e) {
+      refuseSync();
+      context.refuseSync(e.text());
     }
-    return sync;
+  }
+
+  /** Returns whether a process cannot use the sync object; then no rank uses it. */
+  public boolean syncRefused() {
+    return syncRefused;
+  }
+
+  /** Makes small all-reduces of this process use links, since a process refuses the sync object. */
+  public synchronized void refuseSync() {
+    syncRefused = true;
+    if (sync != null && context.hosts(0)) {
+      sync.discard();
+    }
   }
 
   /**
@@ -138,7 +196,6 @@ public final class SharedMemoryTransport {
    * @throws ProtocolException if the file is not a sync object, or none is expected
    */
   public synchronized void receiveSync(String path) throws ProtocolException {
-    Path file = file(path);
     if (ended) {
       return;
     }
@@ -146,11 +203,12 @@ public final class SharedMemoryTransport {
       throw new ProtocolException("it announced a sync object that is not expected");
     }
     try {
-      sync = SharedMemorySync.open(file, context.size(), context.processes(), 0, arena());
+      sync = SharedMemorySync.open(file(path), context.size(), context.processes(), 0, arena());
     } catch (ProtocolViolationException e) {
       throw new ProtocolException(e.what());
     } catch (NcclSystemException e) {
-      syncFailure = e;
+      refuseSync();
+      context.refuseSync(e.text());
     }
   }
 
@@ -169,30 +227,12 @@ public final class SharedMemoryTransport {
   /** Unlinks the files of links to a lost process, which will not do so itself. */
   public synchronized void lost(BitSet ranks) {
     lost = true;
-    created.stream().filter(link -> ranks.get(link.to())).forEach(SharedMemoryLink::discard);
-  }
-
-  /**
-   * Waits until the receivers have opened all links, so that slices sent before the end arrive.
-   * Skips receivers that have left, and waits at most {@link #OPEN_TIMEOUT}.
-   */
-  public void settle() {
-    Deadline deadline = Deadline.after(OPEN_TIMEOUT);
-    made().forEach(link -> Interrupts.awaitUninterruptibly(() -> awaitOpened(link, deadline)));
-  }
-
-  private void awaitOpened(SharedMemoryLink link, Deadline deadline) throws InterruptedException {
-    while (!link.opened()
-        && !context.presence(link.to()).left()
-        && !context.presence(link.source()).cut()
-        && !deadline.passed()) {
-      TimeUnit.MICROSECONDS.sleep(100);
-    }
+    made().stream().filter(link -> ranks.get(link.to())).forEach(SharedMemoryLink::discard);
   }
 
   /** Returns the links that this process has created. */
   public synchronized List<SharedMemoryLink> made() {
-    return List.copyOf(created);
+    return List.copyOf(created.values());
   }
 
   /** Releases the memory; a thread that still uses it gets an exception. Idempotent. */
@@ -208,7 +248,7 @@ public final class SharedMemoryTransport {
       return false;
     }
     ended = true;
-    created.forEach(SharedMemoryLink::discard);
+    created.values().forEach(SharedMemoryLink::discard);
     if (sync != null && context.hosts(0)) {
       sync.discard();
     }
