@@ -213,10 +213,11 @@ public final class Buffer implements AutoCloseable {
    * but ends the use of the buffer and its slices.
    *
    * @param memory a direct buffer, not read-only, which the result keeps reachable; the address at
-   *     its position is a multiple of the element size. Its elements must be in native byte order
-   *     and match {@code type} in size and kind; a {@code ShortBuffer} may also hold 16-bit floats.
-   *     The bytes of a {@code ByteBuffer} are interpreted as elements of {@code type} in native
-   *     byte order
+   *     its position is a multiple of the element size. Its byte order must be the native one,
+   *     unless the elements are single bytes: a new {@code ByteBuffer} is big-endian, also after
+   *     {@code slice} and {@code duplicate}, and needs {@code order(ByteOrder.nativeOrder())}. Its
+   *     elements must match {@code type} in size and kind; a {@code ShortBuffer} may hold 16-bit
+   *     floats, a {@code ByteBuffer} elements of any type
    * @param type the type of the elements
    * @return the buffer
    * @throws IllegalArgumentException if an argument is out of range

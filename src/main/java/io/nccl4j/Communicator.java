@@ -4,6 +4,7 @@ import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
+import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
@@ -471,12 +472,22 @@ public final class Communicator implements AutoCloseable {
    * {@code ncclRedOpCreatePreMulSum}, from NCCL 2.11 on.
    *
    * @param type the type of the data to reduce
-   * @param scalar this rank's factor, rounded to the type as {@link DataType#set} does
+   * @param scalar this rank's factor, a value that {@link DataType#set} accepts, and rounds to the
+   *     type; it must not become 0. Java rounds a {@code long} beyond 2^53 before it passes it as a
+   *     {@code double}; use {@link #newPreMulSum(Buffer)} for such factors
    * @return the operator; the caller closes it before the communicator
+   * @throws IllegalArgumentException if the type cannot hold the factor
    */
   public ReduceOp.PreMulSum newPreMulSum(DataType type, double scalar) {
     Objects.requireNonNull(type, "type");
     core.checkConnected();
+    type.checkHolds(scalar, "scalar");
+    MemorySegment rounded = MemorySegment.ofArray(new long[1]);
+    type.set(rounded, 0, scalar);
+    if (type.get(rounded, 0) == 0 && scalar != 0) {
+      throw new IllegalArgumentException(
+          "scalar is " + scalar + "; " + type + " rounds it to 0, which would discard the data");
+    }
     return new ReduceOp.PreMulSum(core, type, core.driver().createOperator(type, scalar), null);
   }
 

@@ -3,6 +3,7 @@ package io.nccl4j;
 import io.nccl4j.internal.util.Arguments;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Objects;
 import org.jspecify.annotations.NullMarked;
 
 /**
@@ -14,44 +15,49 @@ import org.jspecify.annotations.NullMarked;
 @NullMarked
 public enum DataType {
   /** Signed 8-bit integer. */
-  INT8(0, 1, false),
+  INT8(0, 1, false, -0x1p7, 0x1p7 - 1),
   /** Unsigned 8-bit integer. */
-  UINT8(1, 1, false),
+  UINT8(1, 1, false, 0, 0x1p8 - 1),
   /** Signed 32-bit integer. */
-  INT32(2, 4, false),
+  INT32(2, 4, false, -0x1p31, 0x1p31 - 1),
   /** Unsigned 32-bit integer. */
-  UINT32(3, 4, false),
+  UINT32(3, 4, false, 0, 0x1p32 - 1),
   /** Signed 64-bit integer. */
-  INT64(4, 8, false),
+  INT64(4, 8, false, -0x1p63, Math.nextDown(0x1p63)),
   /** Unsigned 64-bit integer. */
-  UINT64(5, 8, false),
+  UINT64(5, 8, false, 0, Math.nextDown(0x1p64)),
   /** IEEE binary16. */
-  FLOAT16(6, 2, true),
+  FLOAT16(6, 2, true, -65504, 65504),
   /** IEEE binary32. */
-  FLOAT32(7, 4, true),
+  FLOAT32(7, 4, true, -Float.MAX_VALUE, Float.MAX_VALUE),
   /** IEEE binary64. */
-  FLOAT64(8, 8, true),
+  FLOAT64(8, 8, true, -Double.MAX_VALUE, Double.MAX_VALUE),
   /** Bfloat16, the upper half of a binary32: 8 bits of exponent, 7 of mantissa. */
-  BFLOAT16(9, 2, true),
+  BFLOAT16(9, 2, true, -0x1.FEp127, 0x1.FEp127),
   /**
    * 8-bit float, 4 bits of exponent, 3 of mantissa; from NCCL 2.24 on. Reductions on GPUs need
    * compute capability 9.0.
    */
-  FLOAT8E4M3(10, 1, true),
+  FLOAT8E4M3(10, 1, true, -448, 448),
   /**
    * 8-bit float, 5 bits of exponent, 2 of mantissa; from NCCL 2.24 on. Reductions on GPUs need
    * compute capability 9.0.
    */
-  FLOAT8E5M2(11, 1, true);
+  FLOAT8E5M2(11, 1, true, -57344, 57344);
 
   private final int code;
   private final int bytes;
   private final boolean floating;
+  // The smallest and the largest finite value among the doubles.
+  private final double min;
+  private final double max;
 
-  DataType(int code, int bytes, boolean floating) {
+  DataType(int code, int bytes, boolean floating, double min, double max) {
     this.code = code;
     this.bytes = bytes;
     this.floating = floating;
+    this.min = min;
+    this.max = max;
   }
 
   /** {@return the {@code ncclDataType_t} code} */
@@ -104,7 +110,7 @@ public enum DataType {
    * @throws IndexOutOfBoundsException if the element does not lie within the segment
    */
   public double get(MemorySegment segment, long index) {
-    long offset = index * bytes;
+    long offset = offset(segment, index);
     return switch (this) {
       case FLOAT32 -> segment.get(ValueLayout.JAVA_FLOAT_UNALIGNED, offset);
       case FLOAT64 -> segment.get(ValueLayout.JAVA_DOUBLE_UNALIGNED, offset);
@@ -120,17 +126,19 @@ public enum DataType {
   }
 
   /**
-   * Writes one element, rounded to the nearest value of this type (ties to even; float8 saturates).
-   * For integers the value is truncated as by a {@code (long)} cast, for {@link #UINT64} with a
-   * range up to 2^64 - 1; narrower integers then wrap around.
+   * Writes one element. Floating-point types round to the nearest value, ties to even.
    *
    * @param segment host memory that holds elements of this type, of any alignment
    * @param index the index of the element, from 0
-   * @param value the value to write
+   * @param value the value to write: for integers a whole number of this type's range; for
+   *     floating-point types NaN, a number between the smallest and the largest finite value, or an
+   *     infinity, which {@link #FLOAT8E4M3} lacks
+   * @throws IllegalArgumentException if this type cannot hold the value
    * @throws IndexOutOfBoundsException if the element does not lie within the segment
    */
   public void set(MemorySegment segment, long index, double value) {
-    long offset = index * bytes;
+    checkHolds(value, "value");
+    long offset = offset(segment, index);
     switch (this) {
       case FLOAT32 -> segment.set(ValueLayout.JAVA_FLOAT_UNALIGNED, offset, (float) value);
       case FLOAT64 -> segment.set(ValueLayout.JAVA_DOUBLE_UNALIGNED, offset, value);
@@ -152,7 +160,7 @@ public enum DataType {
    * @throws IndexOutOfBoundsException if the element does not lie within the segment
    */
   public long getLong(MemorySegment segment, long index) {
-    long offset = index * bytes;
+    long offset = offset(segment, index);
     return switch (this) {
       case INT8 -> segment.get(ValueLayout.JAVA_BYTE, offset);
       case UINT8 -> Byte.toUnsignedLong(segment.get(ValueLayout.JAVA_BYTE, offset));
@@ -164,22 +172,58 @@ public enum DataType {
   }
 
   /**
-   * Writes one element of an integer type, wrapping around.
+   * Writes one element of an integer type.
    *
    * @param segment host memory that holds elements of this type, of any alignment
    * @param index the index of the element, from 0
-   * @param value the value to write; only its low bits are used
+   * @param value the value to write, in this type's range; for {@link #UINT64} as {@link #getLong}
+   *     returns it
+   * @throws IllegalArgumentException if this type cannot hold the value
    * @throws IllegalStateException if this is a floating-point type
    * @throws IndexOutOfBoundsException if the element does not lie within the segment
    */
   public void setLong(MemorySegment segment, long index, long value) {
-    long offset = index * bytes;
+    if (bytes < Long.BYTES && !floating) {
+      checkHolds((double) value, "value");
+    }
+    long offset = offset(segment, index);
     switch (this) {
       case INT8, UINT8 -> segment.set(ValueLayout.JAVA_BYTE, offset, (byte) value);
       case INT32, UINT32 -> segment.set(ValueLayout.JAVA_INT_UNALIGNED, offset, (int) value);
       case INT64, UINT64 -> segment.set(ValueLayout.JAVA_LONG_UNALIGNED, offset, value);
       default -> throw new IllegalStateException(this + " is not an integer type");
     }
+  }
+
+  /** Throws unless this type can hold a value, except for the rounding of floats. */
+  void checkHolds(double value, String argument) {
+    boolean holds;
+    if (Double.isFinite(value)) {
+      holds = value >= min && value <= max && (floating || value == Math.rint(value));
+    } else {
+      holds = floating && (Double.isNaN(value) || this != FLOAT8E4M3);
+    }
+    if (!holds) {
+      throw new IllegalArgumentException(
+          argument + " is " + value + "; " + this + " holds " + range());
+    }
+  }
+
+  private String range() {
+    if (floating) {
+      String others = this == FLOAT8E4M3 ? "NaN" : "NaN, infinities";
+      return others + " and numbers from " + min + " to " + max;
+    }
+    int unused = Long.SIZE - 8 * bytes;
+    return "whole numbers from "
+        + (min == 0
+            ? "0 to " + Long.toUnsignedString(-1L >>> unused)
+            : (Long.MIN_VALUE >> unused) + " to " + (Long.MAX_VALUE >> unused));
+  }
+
+  /** Returns the offset of an element; its bounds check cannot overflow. */
+  private long offset(MemorySegment segment, long index) {
+    return Objects.checkIndex(index, segment.byteSize() / bytes) * bytes;
   }
 
   private void setNarrow(MemorySegment segment, long offset, float value) {
@@ -190,7 +234,14 @@ public enum DataType {
           segment.set(ValueLayout.JAVA_SHORT_UNALIGNED, offset, LowPrecision.toBfloat16(value));
       case FLOAT8E4M3 ->
           segment.set(ValueLayout.JAVA_BYTE, offset, LowPrecision.toFloat8e4m3(value));
-      default -> segment.set(ValueLayout.JAVA_BYTE, offset, LowPrecision.toFloat8e5m2(value));
+      default ->
+          segment.set(
+              ValueLayout.JAVA_BYTE,
+              offset,
+              // The conversion saturates as that of GPUs does; this type has infinities, though.
+              Float.isInfinite(value)
+                  ? (byte) (value > 0 ? 0x7C : 0xFC)
+                  : LowPrecision.toFloat8e5m2(value));
     }
   }
 

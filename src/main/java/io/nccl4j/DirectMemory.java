@@ -24,10 +24,7 @@ final class DirectMemory {
       throw new IllegalArgumentException(
           "memory is a " + elements.kind + " on the Java heap; it must be direct");
     }
-    // The bytes of a ByteBuffer are used as they are, regardless of its byte order.
-    if (!(memory instanceof ByteBuffer)) {
-      check(elements, type);
-    }
+    check(elements, type);
     MemorySegment segment = MemorySegment.ofBuffer(memory);
     if (segment.byteSize() % type.bytes() != 0) {
       throw new IllegalArgumentException(
@@ -46,12 +43,14 @@ final class DirectMemory {
       throw new IllegalArgumentException(
           "type is " + type + "; the elements of a " + elements.kind + " have another type");
     }
-    if (elements.order != ByteOrder.nativeOrder()) {
+    if (elements.order != ByteOrder.nativeOrder() && type.bytes() > 1) {
       throw new IllegalArgumentException(
           "memory is in the order "
               + elements.order
               + "; it must be in this machine's, "
-              + ByteOrder.nativeOrder());
+              + ByteOrder.nativeOrder()
+              + ": call order(ByteOrder.nativeOrder()) on the ByteBuffer, also after slice() and"
+              + " duplicate()");
     }
   }
 
@@ -65,16 +64,17 @@ final class DirectMemory {
         case LongBuffer b -> new Elements("LongBuffer", Long.BYTES, false, b.order());
         case ShortBuffer b -> new Elements("ShortBuffer", Short.BYTES, false, b.order());
         case CharBuffer b -> new Elements("CharBuffer", Character.BYTES, false, b.order());
-        default -> new Elements("ByteBuffer", 1, false, ByteOrder.nativeOrder());
+        case ByteBuffer b -> new Elements("ByteBuffer", 1, false, b.order());
       };
     }
 
     /**
-     * Returns whether the elements can have this type; 16-bit elements may be floats, which Java
-     * lacks.
+     * Returns whether the elements can have this type. Bytes may be parts of any element, and
+     * 16-bit elements may be floats, which Java lacks.
      */
     boolean are(DataType type) {
-      return bytes == type.bytes() && (floating == type.floating() || bytes == Short.BYTES);
+      return bytes == 1
+          || (bytes == type.bytes() && (floating == type.floating() || bytes == Short.BYTES));
     }
   }
 }

@@ -48,13 +48,14 @@ class DataTypeTest {
   }
 
   @Test
-  void integersWrapAround() {
-    assertEquals(-128, setThenGetLong(DataType.INT8, 128));
-    assertEquals(255, setThenGetLong(DataType.UINT8, -1));
-    assertEquals(Integer.MIN_VALUE, setThenGetLong(DataType.INT32, 1L << 31));
-    assertEquals((1L << 32) - 1, setThenGetLong(DataType.UINT32, -1));
-    assertEquals(-1, setThenGetLong(DataType.INT64, -1));
+  void wholeRangeOfIntegersIsWritten() {
+    assertEquals(-128, setThenGetLong(DataType.INT8, -128));
+    assertEquals(255, setThenGetLong(DataType.UINT8, 255));
+    assertEquals(Integer.MIN_VALUE, setThenGetLong(DataType.INT32, Integer.MIN_VALUE));
+    assertEquals((1L << 32) - 1, setThenGetLong(DataType.UINT32, (1L << 32) - 1));
+    assertEquals(Long.MIN_VALUE, setThenGetLong(DataType.INT64, Long.MIN_VALUE));
     assertEquals(-1, setThenGetLong(DataType.UINT64, -1));
+    assertEquals(-0x1p63, setThenGet(DataType.INT64, -0x1p63));
   }
 
   @Test
@@ -91,13 +92,6 @@ class DataTypeTest {
   }
 
   @Test
-  void integersTruncateDoubles() {
-    assertEquals(-2, setThenGet(DataType.INT32, -2.9));
-    assertEquals(2, setThenGet(DataType.UINT8, 2.9));
-    assertEquals(0, setThenGet(DataType.INT64, Double.NaN));
-  }
-
-  @Test
   void floatsAreNotReadAsLongs() {
     MemorySegment segment = MemorySegment.ofArray(new byte[8]);
     for (DataType type : DataType.values()) {
@@ -112,8 +106,19 @@ class DataTypeTest {
   void float32AndFloat64RoundAsJavaDoes() {
     assertEquals(0.1f, setThenGet(DataType.FLOAT32, 0.1));
     assertEquals(0.1, setThenGet(DataType.FLOAT64, 0.1));
-    assertEquals(Double.POSITIVE_INFINITY, setThenGet(DataType.FLOAT32, 1e300));
     assertEquals(Double.NaN, setThenGet(DataType.FLOAT32, Double.NaN));
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void nonFiniteValuesOfFloatsAreWritten(DataType type) {
+    if (type.floating()) {
+      assertEquals(Double.NaN, setThenGet(type, Double.NaN));
+    }
+    if (type.floating() && type != DataType.FLOAT8E4M3) {
+      assertEquals(Double.POSITIVE_INFINITY, setThenGet(type, Double.POSITIVE_INFINITY));
+      assertEquals(Double.NEGATIVE_INFINITY, setThenGet(type, Double.NEGATIVE_INFINITY));
+    }
   }
 
   private static long setThenGetLong(DataType type, long value) {

@@ -43,7 +43,7 @@ class DirectBufferTest {
   @ParameterizedTest
   @EnumSource
   void byteBufferMayHoldAnyType(DataType type) {
-    ByteBuffer bytes = ByteBuffer.allocateDirect(24);
+    ByteBuffer bytes = direct(24);
     assertEquals(24 / type.bytes(), Buffer.ofDirectBuffer(bytes, type).count());
   }
 
@@ -86,7 +86,9 @@ class DirectBufferTest {
         "memory is in the order "
             + other
             + "; it must be in this machine's, "
-            + ByteOrder.nativeOrder(),
+            + ByteOrder.nativeOrder()
+            + ": call order(ByteOrder.nativeOrder()) on the ByteBuffer, also after slice() and"
+            + " duplicate()",
         refused(ByteBuffer.allocateDirect(8).order(other).asFloatBuffer(), DataType.FLOAT32));
   }
 
@@ -97,7 +99,7 @@ class DirectBufferTest {
         refused(FloatBuffer.allocate(2), DataType.FLOAT32));
     assertEquals(
         "memory is read-only; a buffer needs writable memory",
-        refused(direct(8).asReadOnlyBuffer(), DataType.FLOAT32));
+        refused(direct(8).asReadOnlyBuffer().order(ByteOrder.nativeOrder()), DataType.FLOAT32));
   }
 
   @Test

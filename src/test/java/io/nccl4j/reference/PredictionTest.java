@@ -164,7 +164,7 @@ class PredictionTest {
           random.nextInt(64) == 0
               ? special[random.nextInt(special.length)]
               : random.nextDouble(-1, 1) * Math.scalb(1.0, random.nextInt(-spread, spread + 1));
-      type.set(data, i, value);
+      type.set(data, i, new SoftArithmetic(type).roundFactor(value));
     }
     return data;
   }

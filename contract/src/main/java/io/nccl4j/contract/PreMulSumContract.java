@@ -1,5 +1,6 @@
 package io.nccl4j.contract;
 
+import static org.junit.jupiter.api.Assertions.assertAll;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -142,6 +143,67 @@ abstract class PreMulSumContract {
               IllegalStateException.class,
               () -> rank.comm().allReduce(floats, floats, op, rank.stream()));
       assertTrue(closed.getMessage().startsWith("op is closed"), closed::toString);
+    }
+  }
+
+  /** A factor that a type cannot hold, with what the type holds. */
+  record Unrepresentable(DataType type, double factor, String rule) {
+    @Override
+    public String toString() {
+      return type + " times " + factor;
+    }
+  }
+
+  static List<Unrepresentable> unrepresentable() {
+    String int8 = "INT8 holds whole numbers from -128 to 127";
+    String uint8 = "UINT8 holds whole numbers from 0 to 255";
+    String int32 = "INT32 holds whole numbers from -2147483648 to 2147483647";
+    String uint32 = "UINT32 holds whole numbers from 0 to 4294967295";
+    String int64 = "INT64 holds whole numbers from -9223372036854775808 to 9223372036854775807";
+    String uint64 = "UINT64 holds whole numbers from 0 to 18446744073709551615";
+    String float16 = "FLOAT16 holds NaN, infinities and numbers from -65504.0 to 65504.0";
+    String float8e4m3 = "FLOAT8E4M3 holds NaN and numbers from -448.0 to 448.0";
+    String float8e5m2 = "FLOAT8E5M2 holds NaN, infinities and numbers from -57344.0 to 57344.0";
+    return List.of(
+        new Unrepresentable(DataType.INT8, 300, int8),
+        new Unrepresentable(DataType.INT8, -129, int8),
+        new Unrepresentable(DataType.UINT8, -1, uint8),
+        new Unrepresentable(DataType.UINT8, 256, uint8),
+        new Unrepresentable(DataType.INT32, 0.5, int32),
+        new Unrepresentable(DataType.INT32, Double.NaN, int32),
+        new Unrepresentable(DataType.INT32, 0x1p31, int32),
+        new Unrepresentable(DataType.UINT32, -0.5, uint32),
+        new Unrepresentable(DataType.UINT32, 0x1p32, uint32),
+        new Unrepresentable(DataType.INT64, Double.POSITIVE_INFINITY, int64),
+        new Unrepresentable(DataType.INT64, 0x1p63, int64),
+        new Unrepresentable(DataType.UINT64, 1e20, uint64),
+        new Unrepresentable(DataType.UINT64, -1, uint64),
+        new Unrepresentable(DataType.FLOAT16, 1e6, float16),
+        new Unrepresentable(
+            DataType.FLOAT16, 1e-9, "FLOAT16 rounds it to 0, which would discard the data"),
+        new Unrepresentable(
+            DataType.FLOAT32, -1e-60, "FLOAT32 rounds it to 0, which would discard the data"),
+        new Unrepresentable(DataType.FLOAT8E4M3, 449, float8e4m3),
+        new Unrepresentable(DataType.FLOAT8E4M3, Double.NEGATIVE_INFINITY, float8e4m3),
+        new Unrepresentable(DataType.FLOAT8E5M2, 1e5, float8e5m2));
+  }
+
+  @Test
+  void factorThatTypeCannotHoldIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Communicator comm = ranks.rank(0).comm();
+      assertAll(
+          unrepresentable().stream()
+              .map(
+                  each ->
+                      () ->
+                          assertEquals(
+                              "scalar is " + each.factor() + "; " + each.rule(),
+                              assertThrows(
+                                      IllegalArgumentException.class,
+                                      () -> comm.newPreMulSum(each.type(), each.factor()).close(),
+                                      each::toString)
+                                  .getMessage())));
     }
   }
 

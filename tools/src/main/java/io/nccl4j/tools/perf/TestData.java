@@ -153,7 +153,7 @@ final class TestData {
       if (type.floating()) {
         type.set(elements, i, floatInput(rank, i));
       } else {
-        type.setLong(elements, i, integerInput(rank, i));
+        type.setLong(elements, i, wrapped(integerInput(rank, i)));
       }
     }
     return pattern;
@@ -170,6 +170,12 @@ final class TestData {
         yield signed() && (random < 0) ? -bounded : bounded;
       }
     };
+  }
+
+  /** Returns the value that the type's arithmetic, which wraps around, has in place of another. */
+  private long wrapped(long value) {
+    int unused = Long.SIZE - 8 * type.bytes();
+    return signed() ? value << unused >> unused : value << unused >>> unused;
   }
 
   private boolean signed() {
@@ -287,7 +293,7 @@ final class TestData {
               case MIN -> less(value, next) ? value : next;
             };
       }
-      type.setLong(pattern.elements(), i, op == Operator.AVG ? value / ranks : value);
+      type.setLong(pattern.elements(), i, wrapped(op == Operator.AVG ? value / ranks : value));
     }
     return pattern;
   }
