@@ -46,10 +46,11 @@ import org.jspecify.annotations.NullMarked;
  *   <li>otherwise an error, which says what to set.
  * </ol>
  *
- * <p>If rank 0 listens on a network, the ranks need a secret: {@code NCCL4J_SECRET}, at least 16
- * bytes, the same on all ranks. Without it only the loopback interface of this host is used, and a
- * warning is logged. In the store of torchrun's agent the secret hides the id from others that can
- * reach the store. {@link #jobId} separates this run from others.
+ * <p>If rank 0 listens on a network, the ranks need a secret, at least 16 bytes, the same on all
+ * ranks: in a file that {@code NCCL4J_SECRET_FILE} names, or in {@code NCCL4J_SECRET} itself; see
+ * {@link Secret}. Without it only the loopback interface of this host is used, and a warning is
+ * logged. In the store of torchrun's agent the secret hides the id from others that can reach the
+ * store. {@link #jobId} separates this run from others.
  */
 @NullMarked
 public final class LaunchEnvironment {

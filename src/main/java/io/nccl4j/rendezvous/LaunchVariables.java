@@ -46,6 +46,12 @@ record LaunchVariables(Map<String, String> environment) {
     return number;
   }
 
+  /** Returns the number of variables only: their values may be secrets. */
+  @Override
+  public String toString() {
+    return "LaunchVariables[" + environment.size() + "]";
+  }
+
   static int port(String text, String name) {
     try {
       int port = Integer.parseInt(text.strip());

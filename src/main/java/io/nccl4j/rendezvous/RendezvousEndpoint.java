@@ -14,7 +14,7 @@ sealed interface RendezvousEndpoint {
       "set "
           + VARIABLE
           + "=tcp://HOST:PORT with rank 0's host and a free port there (and "
-          + Secret.VARIABLE
+          + Secret.FILE_VARIABLE
           + "), or "
           + VARIABLE
           + "=file:/DIRECTORY with a directory that all ranks can access";
@@ -71,13 +71,16 @@ sealed interface RendezvousEndpoint {
       }
       if (!TcpRendezvous.isLoopback(host)) {
         throw new IllegalArgumentException(
-            Secret.VARIABLE
-                + " is not set, but the rendezvous at "
+            "neither "
+                + Secret.FILE_VARIABLE
+                + " nor "
+                + Secret.VARIABLE
+                + " is set, but the rendezvous at "
                 + host
                 + ":"
                 + port
-                + " is on a network and needs a secret. Set the same random text on all ranks,"
-                + " such as the output of 'openssl rand -hex 32'");
+                + " is on a network and needs a secret. Give all ranks the same random text in a"
+                + " file, such as the output of 'openssl rand -hex 32'");
       }
       return TcpRendezvous.onLoopback(port, rankInfo);
     }

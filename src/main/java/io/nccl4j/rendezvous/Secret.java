@@ -1,7 +1,16 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.internal.auth.SharedSecret;
+import java.io.IOException;
+import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFileAttributes;
+import java.nio.file.attribute.PosixFilePermission;
+import java.util.Collections;
+import java.util.EnumSet;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
@@ -18,11 +27,27 @@ import org.jspecify.annotations.NullMarked;
 public final class Secret {
   /**
    * The environment variable that {@link LaunchEnvironment} reads the secret from, as UTF-8 text.
+   * Prefer {@link #FILE_VARIABLE}: flight recordings and heap dumps contain the environment.
    */
   public static final String VARIABLE = SharedSecret.VARIABLE;
 
+  /**
+   * The environment variable with the path of a file that has the secret in its first line, as
+   * UTF-8 text. Others than its owner and group must not be able to read the file, and others than
+   * its owner not to write it.
+   */
+  public static final String FILE_VARIABLE = VARIABLE + "_FILE";
+
   /** The minimum length of a secret, in bytes. */
   public static final int MIN_BYTES = 16;
+
+  private static final int MAX_FILE_BYTES = 4096;
+
+  private static final EnumSet<PosixFilePermission> REFUSED =
+      EnumSet.of(
+          PosixFilePermission.GROUP_WRITE,
+          PosixFilePermission.OTHERS_READ,
+          PosixFilePermission.OTHERS_WRITE);
 
   private final SharedSecret shared;
 
@@ -53,14 +78,58 @@ public final class Secret {
   }
 
   /**
-   * {@return the secret from the environment variable {@link #VARIABLE}, if it is set}
+   * {@return the secret that {@link #VARIABLE} or {@link #FILE_VARIABLE} sets, if one is set}
    *
-   * @param environment the variables by name; white space around the value is ignored
-   * @throws IllegalArgumentException if it is set but empty or too short
+   * @param environment the variables by name; white space around the secret is ignored
+   * @throws IllegalArgumentException if both are set; if the secret is too short; or if the file
+   *     cannot be read, is not a regular file of at most 4096 bytes of UTF-8, or has the wrong
+   *     permissions
    */
   public static Optional<Secret> from(Map<String, String> environment) {
-    return Optional.ofNullable(Objects.requireNonNull(environment, "environment").get(VARIABLE))
-        .map(text -> checked(text.strip().getBytes(StandardCharsets.UTF_8), VARIABLE));
+    String text = Objects.requireNonNull(environment, "environment").get(VARIABLE);
+    String file = environment.get(FILE_VARIABLE);
+    if (text != null && file != null) {
+      throw new IllegalArgumentException(
+          VARIABLE + " and " + FILE_VARIABLE + " are both set; unset one of them");
+    }
+    if (text != null) {
+      return Optional.of(checked(bytes(text), VARIABLE));
+    }
+    return Optional.ofNullable(file)
+        .map(path -> checked(bytes(firstLine(path)), "the first line of " + named(path)));
+  }
+
+  private static byte[] bytes(String text) {
+    return text.strip().getBytes(StandardCharsets.UTF_8);
+  }
+
+  private static String named(String file) {
+    return FILE_VARIABLE + " (" + file + ")";
+  }
+
+  private static String firstLine(String file) {
+    String problem;
+    Throwable cause = null;
+    try {
+      Path path = Path.of(file);
+      PosixFileAttributes found = Files.readAttributes(path, PosixFileAttributes.class);
+      if (!found.isRegularFile()) {
+        problem = "it must be a regular file";
+      } else if (!Collections.disjoint(found.permissions(), REFUSED)) {
+        problem = "others can read or change it; run chmod 600 " + file;
+      } else if (found.size() > MAX_FILE_BYTES) {
+        problem = "it has " + found.size() + " bytes; it must have at most " + MAX_FILE_BYTES;
+      } else {
+        return Files.readString(path).lines().findFirst().orElse("");
+      }
+    } catch (CharacterCodingException e) {
+      problem = "it is not UTF-8 text, such as the output of 'openssl rand -hex 32'";
+      cause = e;
+    } catch (IOException | InvalidPathException e) {
+      problem = "it cannot be read: " + e;
+      cause = e;
+    }
+    throw new IllegalArgumentException(named(file) + " does not have a secret: " + problem, cause);
   }
 
   private static Secret checked(byte[] bytes, String name) {

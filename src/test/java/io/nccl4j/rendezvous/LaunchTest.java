@@ -459,7 +459,9 @@ class LaunchTest {
     LaunchEnvironment launch = launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500");
     IllegalArgumentException thrown =
         assertThrows(IllegalArgumentException.class, () -> launch.rendezvous(TIMEOUT));
-    assertTrue(thrown.getMessage().startsWith("NCCL4J_SECRET is not set"), thrown.getMessage());
+    assertTrue(
+        thrown.getMessage().startsWith("neither NCCL4J_SECRET_FILE nor NCCL4J_SECRET is set"),
+        thrown.getMessage());
 
     LaunchEnvironment weak =
         launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500 NCCL4J_SECRET=short");

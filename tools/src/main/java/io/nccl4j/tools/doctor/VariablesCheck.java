@@ -25,6 +25,7 @@ final class VariablesCheck implements Check {
           "NCCL4J_RENDEZVOUS",
           "NCCL4J_RUN_ID",
           "NCCL4J_SECRET",
+          "NCCL4J_SECRET_FILE",
           "NCCL4J_SOCKET_INTERFACE");
 
   /** Variables that builds, images and benchmarks use and NCCL does not read. */

@@ -19,7 +19,8 @@ import picocli.CommandLine.Parameters;
     header = "Merges flight recordings of several ranks into one timeline.",
     description = {
       "Reads recordings of one or more processes, written by jcmd PID JFR.dump filename=FILE or",
-      "java -XX:StartFlightRecording:filename=FILE, aligns their clocks, and prints a summary."
+      "java -XX:StartFlightRecording:filename=FILE,jdk.InitialEnvironmentVariable#enabled=false,",
+      "aligns their clocks, and prints a summary."
     },
     footer = {
       "",

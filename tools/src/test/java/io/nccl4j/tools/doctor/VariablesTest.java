@@ -43,7 +43,7 @@ class VariablesTest {
         .set("NCCL_VERSION", "2.30.7-1")
         .set("NCCL_TESTS_DEVICE", "0")
         .set("RCCL_DEBUG", "1")
-        .set("NCCL4J_SECRET", "0123456789abcdef")
+        .set("NCCL4J_SECRET_FILE", "/run/secret")
         .set("NCCL4J_STANDIN_DEVICES", "3")
         .set("NCCL4J_EMULATED_NCCL", "/lib/libnccl.so.2")
         .set("PATH", "/bin");

@@ -195,6 +195,24 @@ class DocumentationTest {
     assertEquals(List.of(), versions, "not in the POMs");
   }
 
+  /** Recordings that users send to others must not contain their environment. */
+  @Test
+  void shownRecordingsOmitTheEnvironment() throws IOException {
+    List<Path> texts = new ArrayList<>(pages());
+    texts.addAll(files(Checkout.ROOT.resolve("scripts"), ".md"));
+    texts.addAll(files(Checkout.ROOT.resolve("examples"), ".md"));
+    texts.addAll(files(Checkout.ROOT.resolve("tools/src/main"), ".java"));
+    List<String> starts = new ArrayList<>();
+    for (Path text : texts) {
+      Files.readAllLines(text).stream()
+          .filter(line -> line.matches(".*(StartFlightRecording:filename|JFR\\.start ).*"))
+          .forEach(starts::add);
+    }
+    assertTrue(starts.size() >= 6, starts.toString());
+    starts.removeIf(line -> line.contains("jdk.InitialEnvironmentVariable#enabled=false"));
+    assertEquals(List.of(), starts);
+  }
+
   @Test
   void linksAndCommandsExist() throws IOException {
     List<String> missing = new ArrayList<>();

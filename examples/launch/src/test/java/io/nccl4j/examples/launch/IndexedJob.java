@@ -39,15 +39,14 @@ record IndexedJob(Map<?, ?> service, Map<?, ?> job) {
     return at(container, path);
   }
 
-  /** Returns the variables of each pod, except its index, with the given secret. */
-  Map<String, String> environment(String secret) {
+  /** Returns the variables of each pod, except its index, with the secret in another file. */
+  Map<String, String> environment(String secretFile) {
     Map<String, String> variables = new HashMap<>();
     for (Object each : (List<?>) container("env")) {
       Map<?, ?> variable = (Map<?, ?>) each;
-      boolean fromSecret = variable.containsKey("valueFrom");
-      variables.put(
-          (String) variable.get("name"), fromSecret ? secret : (String) variable.get("value"));
+      variables.put((String) variable.get("name"), (String) variable.get("value"));
     }
+    variables.replace("NCCL4J_SECRET_FILE", secretFile);
     return variables;
   }
 }

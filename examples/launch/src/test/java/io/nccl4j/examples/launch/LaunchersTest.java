@@ -10,6 +10,7 @@ import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -25,7 +26,6 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** Programs started by real launchers, or with the variables of launchers that are unavailable. */
 class LaunchersTest {
   private static final Path HERE = Path.of("").toAbsolutePath();
-  private static final String SECRET = "0123456789abcdef";
 
   /** Allows Open MPI to run as root, and to start more ranks than there are processors. */
   private static final Map<String, String> OPEN_MPI =
@@ -35,6 +35,13 @@ class LaunchersTest {
           "OMPI_MCA_rmaps_base_oversubscribe", "1");
 
   @TempDir Path folder;
+
+  private String secretFile() throws IOException {
+    Path file = folder.resolve("secret");
+    Files.writeString(file, "0123456789abcdef");
+    Files.setPosixFilePermissions(file, PosixFilePermissions.fromString("rw-------"));
+    return file.toString();
+  }
 
   private static List<String> command(List<String> launcher, List<String> program) {
     return Stream.concat(launcher.stream(), program.stream()).toList();
@@ -195,7 +202,7 @@ class LaunchersTest {
 
   @Test
   void indexedJobPodsConnectToTheFirst() throws Exception {
-    Map<String, String> manifest = new HashMap<>(IndexedJob.read().environment(SECRET));
+    Map<String, String> manifest = new HashMap<>(IndexedJob.read().environment(secretFile()));
     manifest.put("MASTER_ADDR", "127.0.0.1");
     manifest.put("MASTER_PORT", "" + freePort());
     List<Started> pods = new ArrayList<>();
@@ -220,7 +227,7 @@ class LaunchersTest {
     assertEquals(2, found.size(), lines.toString());
     assertTrue(found.getLast().endsWith("nccl4j/scripts/gpu-evidence OUT"), found.getLast());
     String exported =
-        "export NCCL4J_SECRET=$(openssl rand -hex 32) MASTER_ADDR=node1 MASTER_PORT=29500";
+        "export NCCL4J_SECRET_FILE=$HOME/.nccl4j-secret MASTER_ADDR=node1 MASTER_PORT=29500";
     assertEquals(2, lines.stream().filter(exported::equals).count());
     return found;
   }
@@ -256,7 +263,7 @@ class LaunchersTest {
     String program = launcher.equals("mpirun") ? Programs.openMpi() : Programs.mpich();
     String command = onOneHost(launcher + " ", hosts, localHosts).replaceFirst(launcher, program);
     Map<String, String> environment = new HashMap<>(OPEN_MPI);
-    environment.put("NCCL4J_SECRET", SECRET);
+    environment.put("NCCL4J_SECRET_FILE", secretFile());
     environment.put("MASTER_ADDR", "127.0.0.1");
     environment.put("MASTER_PORT", "" + freePort());
     assertMeasured(Started.with(environment, List.of("bash", "-c", command)).lines());
@@ -285,7 +292,7 @@ class LaunchersTest {
     ((List<?>) job.container("args")).forEach(argument -> arguments.add((String) argument));
     arguments.set(arguments.indexOf("8G"), "16");
     arguments.addAll(List.of("-n", "1", "-w", "0"));
-    Map<String, String> manifest = new HashMap<>(job.environment(SECRET));
+    Map<String, String> manifest = new HashMap<>(job.environment(secretFile()));
     manifest.put("MASTER_ADDR", "127.0.0.1");
     manifest.put("MASTER_PORT", "" + freePort());
     List<Started> pods = new ArrayList<>();

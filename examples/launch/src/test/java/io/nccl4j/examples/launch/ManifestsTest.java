@@ -1,6 +1,7 @@
 package io.nccl4j.examples.launch;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -46,11 +47,25 @@ class ManifestsTest {
   void podHasSharedMemoryForItsRanks() throws IOException {
     IndexedJob manifest = IndexedJob.read();
     assertEquals(
-        List.of(Map.of("name", "shm", "mountPath", "/dev/shm")),
-        manifest.container("volumeMounts"));
+        Map.of("name", "shm", "mountPath", "/dev/shm"), manifest.container("volumeMounts", 0));
     Object volume = IndexedJob.at(manifest.job(), "spec", "template", "spec", "volumes", 0);
     assertEquals(
         Map.of("name", "shm", "emptyDir", Map.of("medium", "Memory", "sizeLimit", "8Gi")), volume);
+  }
+
+  @Test
+  void podReadsTheSecretFromAMountedFile() throws IOException {
+    IndexedJob manifest = IndexedJob.read();
+    Map<?, ?> mount = (Map<?, ?>) manifest.container("volumeMounts", 1);
+    Map<?, ?> volume =
+        (Map<?, ?>) IndexedJob.at(manifest.job(), "spec", "template", "spec", "volumes", 1);
+    assertEquals(volume.get("name"), mount.get("name"));
+    assertEquals(
+        Map.of("secretName", "nccl4j", "defaultMode", 400), // in YAML 1.1 octal
+        volume.get("secret"));
+    String variables = manifest.container("env").toString();
+    assertTrue(variables.contains("value=" + mount.get("mountPath") + "/secret"), variables);
+    assertFalse(variables.contains("valueFrom"), variables);
   }
 
   /** Applies the sed command of README.md. */
@@ -76,7 +91,7 @@ class ManifestsTest {
             "/opt/nccl4j/scripts/gpu-evidence /tmp/out; s=$?; cat /tmp/out/evidence.*; exit $s"),
         evidence.container("command"));
     assertNull(evidence.container("args"));
-    assertEquals(IndexedJob.read().environment("secret"), evidence.environment("secret"));
+    assertEquals(IndexedJob.read().environment(""), evidence.environment(""));
   }
 
   @Test
@@ -95,8 +110,7 @@ class ManifestsTest {
 
   @Test
   void podVariablesDetermineTheRank() throws IOException {
-    Map<String, String> variables =
-        new HashMap<>(IndexedJob.read().environment("0123456789abcdef"));
+    Map<String, String> variables = new HashMap<>(IndexedJob.read().environment(""));
     variables.put("JOB_COMPLETION_INDEX", "1");
     LaunchEnvironment launch = LaunchEnvironment.from(variables);
     assertEquals(Launcher.KUBERNETES, launch.launcher());
