@@ -26,8 +26,9 @@ import org.jspecify.annotations.NullMarked;
  * NCCL4J_WORLD_SIZE} (and {@code NCCL4J_LOCAL_RANK}, {@code NCCL4J_LOCAL_WORLD_SIZE}), which
  * override everything; torchrun; {@code RANK} with {@code WORLD_SIZE}; Open MPI; MPICH (Hydra);
  * PMIx; Slurm; a Kubernetes indexed job. PMIx and Kubernetes do not set the size, so {@code
- * WORLD_SIZE} must be set too. With none of them there is one rank. Launchers that disagree in a
- * way that nesting cannot explain are an error.
+ * WORLD_SIZE} must be set too. With none of them there is one rank, except in a batch script of
+ * Slurm with several tasks, which is an error. Launchers that disagree in a way that nesting cannot
+ * explain are an error.
  *
  * <p><b>The rendezvous</b> is the first of these that applies:
  *

@@ -1,8 +1,10 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.internal.util.Loggers;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
+import org.apache.logging.log4j.Logger;
 
 /**
  * The rank of this process and the number of ranks, according to its environment.
@@ -12,6 +14,16 @@ import java.util.OptionalInt;
  */
 record ProcessRank(
     Launcher launcher, int rank, int size, OptionalInt localRank, OptionalInt localSize) {
+  private static final Logger LOG = Loggers.of(ProcessRank.class);
+
+  /** Variables that have no meaning without a rank. */
+  private static final List<String> OF_SEVERAL_RANKS =
+      List.of(
+          RendezvousEndpoint.VARIABLE,
+          "NCCL4J_LOCAL_RANK",
+          "LOCAL_RANK",
+          "MASTER_ADDR",
+          "MASTER_PORT");
 
   /** Returns whether all ranks are known to be on one host. */
   boolean onOneHost() {
@@ -110,6 +122,16 @@ record ProcessRank(
             name + " is " + world.getAsInt() + ", but " + rank + " is not set");
       }
     }
+    Slurm.checkNoTasks(variables);
+    OF_SEVERAL_RANKS.stream()
+        .filter(variables::has)
+        .findFirst()
+        .ifPresent(
+            name ->
+                LOG.warn(
+                    "{} is set, but no variable has this process's rank, so it runs alone; if it is"
+                        + " one of several, set RANK and WORLD_SIZE",
+                    name));
     return new ProcessRank(Launcher.NONE, 0, 1, OptionalInt.of(0), OptionalInt.of(1));
   }
 }

@@ -2,6 +2,7 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.Loggers;
+import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.regex.Matcher;
@@ -13,6 +14,13 @@ final class Slurm {
   private static final Logger LOG = Loggers.of(Slurm.class);
 
   private static final Pattern TASKS = Pattern.compile("(\\d+)(?:\\(x(\\d+)\\))?");
+  private static final List<String> TASK_COUNTS =
+      List.of(
+          "SLURM_NTASKS",
+          "SLURM_NPROCS",
+          "SLURM_NTASKS_PER_NODE",
+          "SLURM_JOB_NUM_NODES",
+          "SLURM_NNODES");
   private static final int FIRST_PORT = 16384;
   private static final int PORTS = 16384;
 
@@ -20,20 +28,10 @@ final class Slurm {
 
   /** Returns the rank that Slurm set, if this process is a task of a step. */
   static Optional<LauncherRank> launcherRank(LaunchVariables variables) {
-    if (!variables.has("SLURM_PROCID")) {
+    if (!variables.has("SLURM_PROCID") || inBatchScript(variables)) {
       return Optional.empty();
     }
     String size = variables.firstSet("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS");
-    if (inBatchScript(variables)) {
-      boolean multipleTasks = variables.number(size, 1).orElse(1) > 1;
-      if (!multipleTasks || variables.has("RANK")) {
-        return Optional.empty();
-      }
-      LOG.warn(
-          "SLURM_JOB_ID is set and SLURM_STEP_ID is not: this seems to be the batch script itself,"
-              + " not one of its {} tasks; start them with srun",
-          variables.text(size).orElse(""));
-    }
     return LauncherRank.of(variables, Launcher.SLURM, "SLURM_PROCID", size, "SLURM_LOCALID", "")
         .map(found -> withLocalSize(found, variables));
   }
@@ -43,7 +41,33 @@ final class Slurm {
     return variables.has("SLURM_JOB_ID")
         && !variables.has("SLURM_STEP_ID")
         && !variables.has("SLURM_STEPID")
-        && variables.number("SLURM_PROCID", 0).getAsInt() == 0;
+        && variables.number("SLURM_PROCID", 0).orElse(-1) == 0;
+  }
+
+  /**
+   * Checks a process without a rank: in a job of several tasks, only srun or another launcher
+   * starts these.
+   *
+   * @throws IllegalArgumentException in a batch script; a shell of the job only gets a warning
+   */
+  static void checkNoTasks(LaunchVariables variables) {
+    for (String name : TASK_COUNTS) {
+      OptionalInt count = variables.number(name, 1);
+      if (variables.has("SLURM_JOB_ID") && count.orElse(1) > 1) {
+        String text =
+            name
+                + " is "
+                + count.getAsInt()
+                + ", but SLURM_STEP_ID is not set: this is the job's script or shell, not one of its"
+                + " tasks; start the program with srun or mpirun, or, for this process alone, set"
+                + " NCCL4J_RANK=0 and NCCL4J_WORLD_SIZE=1";
+        if (inBatchScript(variables)) {
+          throw new IllegalArgumentException(text);
+        }
+        LOG.warn(text);
+        return;
+      }
+    }
   }
 
   private static LauncherRank withLocalSize(LauncherRank found, LaunchVariables variables) {

@@ -12,6 +12,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Group;
 import io.nccl4j.UniqueId;
+import io.nccl4j.ffm.LogLines;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -381,6 +382,84 @@ class LaunchTest {
     assertTrue(thrown.getMessage().startsWith(message), thrown.getMessage());
     assertTrue(
         thrown.getMessage().contains("set NCCL4J_RENDEZVOUS=tcp://HOST:PORT"), thrown.getMessage());
+  }
+
+  /** Environments of a process that was not started as its job needs it. */
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=4                       | SLURM_NTASKS is 4, but SLURM_STEP_ID is not set: this is the job's script or shell, not one of its tasks; start the program with srun
+          SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS_PER_NODE=8              | SLURM_NTASKS_PER_NODE is 8, but SLURM_STEP_ID is not set
+          SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_JOB_NUM_NODES=2                | SLURM_JOB_NUM_NODES is 2, but SLURM_STEP_ID is not set
+          SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=4 WORLD_SIZE=4          | WORLD_SIZE is 4, but RANK is not set
+          SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_NNODES=2 | nothing from Slurm says where the 2 ranks exchange the id; set NCCL4J_RENDEZVOUS=tcp://HOST:PORT
+          OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 | nothing from Open MPI says where the 4 ranks exchange the id; set
+          PMI_RANK=1 PMI_SIZE=4                                              | nothing from MPICH says where the 4 ranks exchange the id; set
+          PMIX_RANK=1                                                        | PMIx does not set the number of ranks; set WORLD_SIZE
+          PMIX_RANK=1 WORLD_SIZE=2                                           | nothing from PMIx says where the 2 ranks exchange the id; set
+          JOB_COMPLETION_INDEX=1                                             | Kubernetes does not set the number of ranks; set WORLD_SIZE
+          JOB_COMPLETION_INDEX=1 WORLD_SIZE=2                                | nothing from Kubernetes says where the 2 ranks exchange the id; set
+          RANK=1 WORLD_SIZE=2                                                | nothing from plain variables says where the 2 ranks exchange the id; set
+          RANK=1                                                             | RANK is 1, but WORLD_SIZE is not set
+          TORCHELASTIC_RUN_ID=none                                           | torchrun sets all three
+          PMI_RANK=1 PMI_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 | two launchers disagree; unset the variables of the launcher that did not start this process
+          RANK=0 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500               | needs a secret. Give all ranks the same random text in a file
+          """)
+  void processStartedWronglyFailsAtOnceWithRemedy(String variables, String message) {
+    IllegalArgumentException thrown =
+        assertThrows(
+            IllegalArgumentException.class, () -> launch(variables).rendezvous(TIMEOUT).close());
+    assertTrue(thrown.getMessage().contains(message), thrown.getMessage());
+  }
+
+  /** A process may run alone there, but was probably meant to be one of several. */
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          NCCL4J_RENDEZVOUS=tcp://n1:29500   | NCCL4J_RENDEZVOUS is set, but no variable has this process's rank, so it runs alone; if it is one of several, set RANK and WORLD_SIZE
+          MASTER_ADDR=n1 MASTER_PORT=29500   | MASTER_ADDR is set, but no variable has
+          LOCAL_RANK=1                       | LOCAL_RANK is set, but no variable has
+          NCCL4J_LOCAL_RANK=1                | NCCL4J_LOCAL_RANK is set, but no variable has
+          """)
+  void processThatMayBeOneOfSeveralIsWarned(String variables, String message) {
+    assertWarned(ProcessRank.class, variables, message);
+  }
+
+  @Test
+  void shellOfJobWithSeveralTasksIsWarned() {
+    assertWarned(
+        Slurm.class,
+        "SLURM_JOB_ID=7 SLURM_NTASKS=4",
+        "SLURM_NTASKS is 4, but SLURM_STEP_ID is not set: this is the job's script or shell, not"
+            + " one of its tasks; start the program with srun");
+  }
+
+  private static void assertWarned(Class<?> by, String variables, String message) {
+    try (LogLines log = new LogLines(by)) {
+      assertEquals(Launcher.NONE, launch(variables).launcher());
+      assertEquals(1, log.lines().size(), log.lines().toString());
+      assertTrue(log.lines().getFirst().startsWith(message), log.lines().toString());
+    }
+  }
+
+  /** All ranks that mpirun starts in a batch script inherit the script's variables of Slurm. */
+  @Test
+  void ranksOfMpirunInBatchScriptAgreeOnTheirLauncher() {
+    String batch = "SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=2 ";
+    try (LogLines log = new LogLines(Slurm.class)) {
+      for (int rank = 0; rank < 2; rank++) {
+        LaunchEnvironment mpich = launch(batch + "PMI_SIZE=2 PMI_RANK=" + rank);
+        assertEquals(Launcher.MPICH, mpich.launcher());
+        assertEquals(rank, mpich.rank());
+        String openMpi = "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=";
+        assertEquals(Launcher.OPEN_MPI, launch(batch + openMpi + rank).launcher());
+      }
+      assertEquals(List.of(), log.lines());
+    }
   }
 
   @ParameterizedTest

@@ -187,6 +187,43 @@ class LaunchersTest {
     assertEquals(7, loop.status(), loop::toString);
   }
 
+  /** Runs the commands of docs/guides/launching.md. */
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      quoteCharacter = '`',
+      textBlock =
+          """
+          openMpi | mpirun --enable-recovery -n 4 PROGRAM
+          mpich   | mpirun -n 4 sh -c '"$@"; exit $?' sh PROGRAM
+          plain   | plain.sh --keep-survivors 4 PROGRAM
+          """)
+  void survivorsOutliveAKilledRank(String launcher, String command)
+      throws IOException, InterruptedException {
+    String guide = Files.readString(HERE.resolve("../../docs/guides/launching.md"));
+    assertTrue(guide.contains("`" + command + "`"), command);
+    Path dying = folder.resolve("dying");
+    Files.writeString(
+        dying,
+        """
+        rank=${OMPI_COMM_WORLD_RANK-${PMI_RANK-$RANK}}
+        if [[ $rank == 1 ]]; then kill -9 $$; fi
+        sleep 3 # longer than a launcher takes to end the others
+        echo rank $rank survived
+        """);
+    String adapted =
+        command
+            .replaceFirst("^\\\\S+", program(launcher))
+            .replace(" 4 ", " 3 ")
+            .replace("PROGRAM", "bash " + dying);
+    Started started = Started.with(OPEN_MPI, List.of("bash", "-c", adapted));
+    started.status();
+    assertEquals(
+        List.of("rank 0 survived", "rank 2 survived"),
+        started.output().filter(line -> line.startsWith("rank ")).sorted().toList(),
+        started::toString);
+  }
+
   @Test
   void batchJobTasksConnectToTheFirstNode() throws IOException, InterruptedException {
     Path bin = Files.createDirectory(folder.resolve("bin"));

@@ -61,7 +61,7 @@ class ManifestsTest {
         (Map<?, ?>) IndexedJob.at(manifest.job(), "spec", "template", "spec", "volumes", 1);
     assertEquals(volume.get("name"), mount.get("name"));
     assertEquals(
-        Map.of("secretName", "nccl4j", "defaultMode", 400), // in YAML 1.1 octal
+        Map.of("secretName", "nccl4j", "defaultMode", "0400"), // octal in YAML 1.1
         volume.get("secret"));
     String variables = manifest.container("env").toString();
     assertTrue(variables.contains("value=" + mount.get("mountPath") + "/secret"), variables);
@@ -144,11 +144,15 @@ class ManifestsTest {
   @Test
   void shellLoopPrintsItsUsage() throws IOException, InterruptedException {
     Started help = Started.with(Map.of(), List.of("./plain.sh", "--help"));
-    assertTrue(help.lines().contains("usage: plain.sh RANKS PROGRAM [ARGUMENTS]"), help.toString());
+    assertTrue(
+        help.lines().contains("usage: plain.sh [--keep-survivors] RANKS PROGRAM [ARGUMENTS]"),
+        help.toString());
     for (List<String> wrong :
         List.of(
             List.of("./plain.sh"),
             List.of("./plain.sh", "0", "true"),
+            List.of("./plain.sh", "--keep-survivors"),
+            List.of("./plain.sh", "--kept", "2", "true"),
             List.of("./plain.sh", "2"))) {
       Started result = Started.with(Map.of(), wrong);
       assertEquals(2, result.status(), result::toString);

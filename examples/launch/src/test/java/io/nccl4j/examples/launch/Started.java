@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 /** A running command with a clean environment, and its output. */
 final class Started {
@@ -65,7 +66,11 @@ final class Started {
   /** Waits for the end; returns the lines of standard output, sorted since rank order varies. */
   List<String> lines() throws IOException, InterruptedException {
     assertEquals(0, status(), this::toString);
-    return Files.readAllLines(out).stream().sorted().toList();
+    return output().sorted().toList();
+  }
+
+  Stream<String> output() throws IOException {
+    return Files.readAllLines(out).stream();
   }
 
   int status() throws InterruptedException {
