@@ -213,7 +213,7 @@ class LaunchersTest {
         """);
     String adapted =
         command
-            .replaceFirst("^\\\\S+", program(launcher))
+            .replaceFirst("^\\S+", program(launcher))
             .replace(" 4 ", " 3 ")
             .replace("PROGRAM", "bash " + dying);
     Started started = Started.with(OPEN_MPI, List.of("bash", "-c", adapted));
