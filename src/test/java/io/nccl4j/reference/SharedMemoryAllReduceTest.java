@@ -79,7 +79,8 @@ class SharedMemoryAllReduceTest {
         Buffer recv = comm.newBuffer(type, count)) {
       SplittableRandom random = Seed.random("shared " + comm.rank() + " " + count);
       for (long i = 0; i < count; i++) {
-        type.set(send.segment(), i, random.nextDouble(0.5, 2));
+        double value = type.floating() ? random.nextDouble(0.5, 2) : random.nextInt(2, 8);
+        type.set(send.segment(), i, value);
       }
       Buffer result = inPlace ? send : recv;
       comm.allReduce(send, result, op, stream);
