@@ -17,6 +17,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
 import io.nccl4j.internal.reference.rank.CommunicatorState;
+import io.nccl4j.internal.reference.transport.Presence;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.schedule.Layout;
@@ -125,7 +126,7 @@ class WaitForPeerTest {
       CommunicatorState communicator =
           ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
       ByteArrayOutputStream report = new ByteArrayOutputStream();
-      communicator.rankState(1).write(new DataOutputStream(report));
+      communicator.rankState(1).write(new DataOutputStream(report), Presence.HERE);
       // Its last collective is its last finished one.
       byte[] finished = ByteBuffer.wrap(report.toByteArray()).putLong(10, 1).array();
       communicator.rankState(0).read(new DataInputStream(new ByteArrayInputStream(finished)));
