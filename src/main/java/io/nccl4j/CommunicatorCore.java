@@ -3,6 +3,7 @@ package io.nccl4j;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.Loggers;
+import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.BackendDriver;
 import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
@@ -425,6 +426,11 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   @Override
   public FailureDetails lastEnqueued() {
     return details().in(null, numbers.collectives());
+  }
+
+  @Override
+  public Optional<Awaited> awaited() {
+    return driver.awaited();
   }
 
   /**

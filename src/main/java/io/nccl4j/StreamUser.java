@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.spi.Awaited;
 import java.time.Duration;
 import java.util.Optional;
 
@@ -24,6 +25,9 @@ interface StreamUser {
 
   /** Returns details for a wait that timed out: the communicator and its last collective. */
   FailureDetails lastEnqueued();
+
+  /** Returns what its current operation waits for; empty if that is not known. */
+  Optional<Awaited> awaited();
 
   /** Records that a stream was abandoned with pending operations of this communicator. */
   void markStranded();

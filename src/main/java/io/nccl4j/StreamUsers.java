@@ -1,8 +1,11 @@
 package io.nccl4j;
 
+import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.StreamContext;
 import java.time.Duration;
+import java.util.BitSet;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.stream.Collectors;
 
@@ -112,18 +115,29 @@ final class StreamUsers implements StreamContext {
     }
   }
 
-  /** Names the communicators on the stream and the last enqueued collective of each. */
+  /**
+   * Names the communicators on the stream, the last enqueued collective of each and, if only one
+   * uses the stream, the ranks that it waits for.
+   */
   @Override
   public NcclException timedOut(String function, Duration timeout, String waitedFor) {
-    List<FailureDetails> lastOfEach =
-        users.stream().filter(StreamUser::isOpen).map(StreamUser::lastEnqueued).toList();
+    List<StreamUser> open = users.stream().filter(StreamUser::isOpen).toList();
     String where =
-        lastOfEach.isEmpty()
+        open.isEmpty()
             ? ""
-            : lastOfEach.stream()
-                .map(FailureDetails::where)
+            : open.stream()
+                .map(user -> user.lastEnqueued().where())
                 .collect(Collectors.joining(", ", ", last used by ", ""));
-    NcclException late = new NcclTimeoutException(function, timeout, waitedFor + where);
-    return lastOfEach.size() == 1 ? late.initDetails(lastOfEach.getFirst()) : late;
+    Optional<Awaited> awaited = open.size() == 1 ? open.getFirst().awaited() : Optional.empty();
+    String who = awaited.map(known -> "; " + known.text()).orElse("");
+    NcclException late = new NcclTimeoutException(function, timeout, waitedFor + where + who);
+    if (open.size() != 1) {
+      return late;
+    }
+    FailureDetails last = open.getFirst().lastEnqueued();
+    BitSet missing = awaited.map(Awaited::ranks).orElseGet(BitSet::new);
+    return late.initDetails(
+        FailureDetails.of(last.communicator(), new BitSet(), missing)
+            .in(last.operation(), last.sequenceNumber()));
   }
 }

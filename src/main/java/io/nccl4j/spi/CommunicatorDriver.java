@@ -111,6 +111,11 @@ public interface CommunicatorDriver {
    */
   Optional<NcclException> asyncError();
 
+  /** Returns what this rank's current operation waits for; empty if that is not known. */
+  default Optional<Awaited> awaited() {
+    return Optional.empty();
+  }
+
   /**
    * Returns whether the library may still enqueue work of a launch that nccl4j stopped waiting for.
    * The memory of its operations is then in use even if the streams are idle.

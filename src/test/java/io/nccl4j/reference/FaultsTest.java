@@ -46,6 +46,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The exceptions of each rank when one rank fails, leaves, is missing or calls differently. */
 class FaultsTest {
@@ -237,6 +238,41 @@ class FaultsTest {
             assertTrue(thrown.getMessage().contains(comm.toString()), thrown::toString);
           }
           over.await(20, TimeUnit.SECONDS);
+        });
+  }
+
+  /** A wait that is shorter than the timeout of the communicator names the same ranks. */
+  @ParameterizedTest(name = "a send: {0}")
+  @ValueSource(booleans = {false, true})
+  void shortWait_namesTheMissingRank(boolean send) {
+    CyclicBarrier over = new CyclicBarrier(3);
+    Ranks.run(
+        3,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          if (comm.rank() == 2 || (send && comm.rank() == 1)) {
+            over.await(20, TimeUnit.SECONDS);
+            return;
+          }
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
+          if (send) {
+            comm.send(data, 2, stream);
+          } else {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+          }
+          NcclTimeoutException thrown =
+              assertThrows(
+                  NcclTimeoutException.class, () -> stream.synchronize(Duration.ofMillis(300)));
+          comm.abort();
+          over.await(20, TimeUnit.SECONDS);
+          assertEquals(Set.of(2), thrown.missingRanks(), thrown::toString);
+          assertTrue(
+              thrown
+                  .getMessage()
+                  .contains(
+                      send ? "waited for rank 2 to receive" : "rank 2 did not call allReduce("),
+              thrown::toString);
         });
   }
 

@@ -150,7 +150,8 @@ class WaitForPeerTest {
     for (Call call : Call.values()) {
       // A wait for data that never comes is the same for every size. A scatter that completes
       // waits for nobody; MismatchTest has it.
-      boolean sameAsAbove = call == Call.SCATTER ? peer == Peer.CALLS_ANOTHER : call.onlyReceives();
+      boolean completes = peer == Peer.CALLS_ANOTHER || peer == Peer.CLOSES;
+      boolean sameAsAbove = call == Call.SCATTER ? completes : call.onlyReceives();
       if (peer == Peer.SLOW || !sameAsAbove) {
         cells.add(new Cell(call, BELOW, peer));
       }

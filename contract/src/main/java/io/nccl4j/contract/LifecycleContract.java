@@ -1,5 +1,6 @@
 package io.nccl4j.contract;
 
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
@@ -14,7 +15,9 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.CommunicatorList;
 import io.nccl4j.DataType;
+import io.nccl4j.Event;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclResult;
@@ -35,6 +38,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.function.Executable;
@@ -75,6 +79,32 @@ abstract class LifecycleContract {
           CommunicatorAbortedException.class, outcome.get(LIMIT_SECONDS, TimeUnit.SECONDS));
       assertTrue(comm.isAborted());
       assertFalse(comm.isOpen());
+    }
+  }
+
+  /**
+   * After an abort with pending work, everything that belongs to the rank closes without a word.
+   */
+  @Test
+  void everythingClosesQuietlyAfterAnAbort() {
+    int n = Math.min(2, underTest().maxRanks());
+    try (Backend backend = underTest().open(n)) {
+      CommunicatorList comms =
+          backend.newCommunicators(IntStream.range(0, n).toArray(), underTest().config());
+      Communicator comm = comms.get(0);
+      List<AutoCloseable> owners = new ArrayList<>();
+      Stream stream = comm.newStream();
+      Event event = comm.newEvent();
+      Buffer value = comm.newBuffer(DataType.INT32, 1);
+      ReduceOp.PreMulSum operator = comm.newPreMulSum(DataType.INT32, 2);
+      value.fill((byte) 0, stream);
+      comm.allReduce(value, value, ReduceOp.SUM, stream); // the other ranks do not call
+      stream.record(event);
+      comms.forEach(Communicator::abort);
+      owners.addAll(List.of(operator, value, event, stream, comm, comms));
+      for (AutoCloseable owner : owners) {
+        assertDoesNotThrow(owner::close, owner::toString);
+      }
     }
   }
 

@@ -14,6 +14,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Feature;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Recovery;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.fixtures.RankThreads;
@@ -140,6 +141,51 @@ abstract class ShrinkContract {
         },
         ranks::abort);
     ranks.close();
+  }
+
+  @Test
+  void survivorsRecoverWithoutRankThatTheyKnowToBeLost() {
+    Ranks ranks = stuckWithoutRank(2, 3);
+    RankThreads.run(
+        2,
+        r -> {
+          Rank rank = ranks.rank(r);
+          NcclException failure =
+              assertThrows(
+                  NcclException.class, () -> rank.stream().synchronize(Duration.ofMillis(300)));
+          Recovery recovery = Recovery.defaults().withLostRanks(Set.of(2));
+          try (Communicator rest =
+              assertTimeout(LIMIT, () -> recovery.recover(rank.comm(), failure))) {
+            assertTrue(reportedFailures(rank) > 0, "unfinished work is reported");
+            assertEquals(2, rest.size());
+            assertEquals(2, sum(rank, rest, 1));
+          }
+          rank.free();
+        },
+        ranks::abort);
+    ranks.close();
+  }
+
+  @Test
+  void recoveryRefusesLostRanksOutOfRange() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      NcclException failure = new NcclException("test", 6, "a failure", "");
+      Recovery recovery = Recovery.defaults().withLostRanks(Set.of(1));
+      Communicator comm = ranks.rank(0).comm();
+      IllegalArgumentException refused =
+          assertThrows(IllegalArgumentException.class, () -> recovery.recover(comm, failure));
+      assertEquals("lost rank is 1; it must be from 0 to 0", refused.getMessage());
+      assertThrows(NullPointerException.class, () -> Recovery.defaults().recover(comm, null));
+      IllegalArgumentException own =
+          assertThrows(
+              IllegalArgumentException.class,
+              () ->
+                  Recovery.defaults()
+                      .withLostRanks(Set.of(0))
+                      .withMinority(true)
+                      .recover(comm, failure));
+      assertTrue(own.getMessage().contains("this rank itself"), own::toString);
+    }
   }
 
   @Test

@@ -20,6 +20,7 @@ import io.nccl4j.internal.reference.rank.RankOptions;
 import io.nccl4j.internal.reference.reduce.ReductionOp;
 import io.nccl4j.internal.reference.stream.ReferenceStream;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
@@ -330,6 +331,11 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     synchronized (operators) {
       operators.set(code - ReductionOp.FIRST_CREATED, null);
     }
+  }
+
+  @Override
+  public Optional<Awaited> awaited() {
+    return Optional.ofNullable(hostedRank.awaited());
   }
 
   @Override

@@ -1,10 +1,10 @@
 package io.nccl4j.internal.reference.collective;
 
 import io.nccl4j.DataType;
-import io.nccl4j.NcclException;
 import io.nccl4j.internal.reference.transport.ReceiveLink;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SendLink;
+import io.nccl4j.spi.Awaited;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
@@ -284,15 +284,13 @@ public final class PointToPoint implements Transfer {
                 rank));
   }
 
-  /** Returns the time-out of the pending messages, or null if no peer is pending. */
-  public NcclException timeout() {
+  /** Returns what the pending messages wait for, or null if no peer is pending. */
+  public Awaited awaited() {
     BitSet pending = pendingPeers();
     return pending.isEmpty()
         ? null
-        : context.timeout(
-            function,
-            "waited for " + context.describe(pending) + " to receive or send its part",
-            pending);
+        : new Awaited(
+            "waited for " + context.describe(pending) + " to receive or send its part", pending);
   }
 
   private BitSet pendingPeers() {

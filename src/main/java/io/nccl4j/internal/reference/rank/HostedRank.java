@@ -25,15 +25,22 @@ import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.RankSets;
 import io.nccl4j.schedule.Layout;
+import io.nccl4j.spi.Awaited;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Function;
 import java.util.function.Predicate;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 
 /**
@@ -47,6 +54,9 @@ public final class HostedRank implements RankContext {
   private static final Map<String, Operation> OPERATIONS =
       Arrays.stream(Operation.values())
           .collect(Collectors.toMap(Operation::method, Function.identity()));
+
+  /** How long a thread may take that waits in an operation to say what for. */
+  private static final long ANSWER_MILLIS = 100;
 
   private final CommunicatorState communicator;
   private final int rank;
@@ -64,6 +74,7 @@ public final class HostedRank implements RankContext {
   private volatile BitSet lastExcluded;
   private volatile NcclException failure;
   private volatile IdleStrategy waiter;
+  private final AtomicReference<CompletableFuture<Awaited>> question = new AtomicReference<>();
 
   private final RankState self;
 
@@ -484,8 +495,8 @@ public final class HostedRank implements RankContext {
     return number > self.entered() && rankState.alone() && rankState.passed() < number;
   }
 
-  /** Returns the failure of a collective without progress for the whole timeout. */
-  NcclException collectiveTimeout(String function) {
+  /** Returns what a collective without progress waits for. */
+  Awaited awaitedByCollective() {
     long number = self.entered();
     BitSet absent = new BitSet();
     BitSet stuck = new BitSet();
@@ -500,18 +511,43 @@ public final class HostedRank implements RankContext {
     String call = self.describeCollective();
     BitSet silent = silent();
     if (!silent.isEmpty()) {
-      return timeout(
-          function, communicator.describe(silent) + " did not answer, while in " + call, silent);
+      return new Awaited(
+          communicator.describe(silent) + " did not answer, while in " + call, silent);
     }
     if (!absent.isEmpty()) {
-      return timeout(function, communicator.describe(absent) + " did not call " + call, absent);
+      return new Awaited(communicator.describe(absent) + " did not call " + call, absent);
     }
-    return timeout(
-        function,
+    return new Awaited(
         stuck.isEmpty()
             ? "all other ranks have completed " + call + ", but their data did not arrive"
             : communicator.describe(stuck) + " called " + call + " but made no progress",
         stuck);
+  }
+
+  /** Returns what this rank's operation waits for, or null if it makes progress. */
+  public Awaited awaited() {
+    CompletableFuture<Awaited> asked = new CompletableFuture<>();
+    question.set(asked);
+    return Interrupts.getUninterruptibly(
+        () -> {
+          try {
+            return asked.get(ANSWER_MILLIS, TimeUnit.MILLISECONDS);
+          } catch (TimeoutException progresses) {
+            return null;
+          } catch (ExecutionException e) {
+            throw new IllegalStateException(e);
+          }
+        });
+  }
+
+  /** Answers {@link #awaited}; called by the thread that drives this rank's operation. */
+  void answer(Supplier<Awaited> awaited) {
+    if (question.get() != null) {
+      CompletableFuture<Awaited> asked = question.getAndSet(null);
+      if (asked != null) {
+        asked.complete(awaited.get());
+      }
+    }
   }
 
   private BitSet silent() {

@@ -1,11 +1,11 @@
 package io.nccl4j.internal.reference.rank;
 
 import io.nccl4j.DataType;
-import io.nccl4j.NcclException;
 import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.collective.PointToPoint;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.util.MemoryShortage;
+import io.nccl4j.spi.Awaited;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BooleanSupplier;
@@ -237,6 +237,7 @@ public final class RankExecution {
     hostedRank.checkFault(function);
     if (idleNanos > STATUS_REQUEST_NANOS) {
       hostedRank.communicator().requestStatus();
+      hostedRank.answer(this::awaited);
     }
     boolean late = idleNanos > hostedRank.timeoutNanos();
     if (inCollective) {
@@ -244,7 +245,7 @@ public final class RankExecution {
       hostedRank.checkCollectiveAgreement(function);
       hostedRank.checkCollectivePeers(function);
       if (late) {
-        throw hostedRank.collectiveTimeout(function);
+        throwTimeout(awaited());
       }
     }
     if (inMessages) {
@@ -253,11 +254,20 @@ public final class RankExecution {
         messages.checkAgreement();
       }
       messages.checkPeers();
-      NcclException timeout = late ? messages.timeout() : null;
-      if (timeout != null) {
-        throw timeout;
+      if (late) {
+        throwTimeout(messages.awaited());
       }
     }
+  }
+
+  private void throwTimeout(Awaited awaited) {
+    if (awaited != null) {
+      throw hostedRank.timeout(function, awaited.text(), awaited.ranks());
+    }
+  }
+
+  private Awaited awaited() {
+    return inCollective ? hostedRank.awaitedByCollective() : messages.awaited();
   }
 
   /**
