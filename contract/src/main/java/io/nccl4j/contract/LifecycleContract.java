@@ -15,7 +15,6 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.CommunicatorList;
 import io.nccl4j.DataType;
 import io.nccl4j.Event;
 import io.nccl4j.Group;
@@ -38,7 +37,6 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
-import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.function.Executable;
@@ -88,24 +86,27 @@ abstract class LifecycleContract {
   @Test
   void everythingClosesQuietlyAfterAnAbort() {
     int n = Math.min(2, underTest().maxRanks());
-    try (Backend backend = underTest().open(n)) {
-      CommunicatorList comms =
-          backend.newCommunicators(IntStream.range(0, n).toArray(), underTest().config());
-      Communicator comm = comms.get(0);
-      List<AutoCloseable> owners = new ArrayList<>();
-      Stream stream = comm.newStream();
-      Event event = comm.newEvent();
-      Buffer value = comm.newBuffer(DataType.INT32, 1);
-      ReduceOp.PreMulSum operator = comm.newPreMulSum(DataType.INT32, 2);
-      value.fill((byte) 0, stream);
-      comm.allReduce(value, value, ReduceOp.SUM, stream); // the other ranks do not call
-      stream.record(event);
-      comms.forEach(Communicator::abort);
-      owners.addAll(List.of(operator, value, event, stream, comm, comms));
-      for (AutoCloseable owner : owners) {
-        assertDoesNotThrow(owner::close, owner::toString);
-      }
+    Ranks ranks = Ranks.of(underTest(), n, underTest().config().withBlocking(false));
+    // The first collective may wait for the other ranks in its call.
+    ranks.each(
+        rank -> {
+          Buffer warm = rank.ints(1);
+          rank.comm().allReduce(warm, warm, ReduceOp.SUM, rank.stream());
+          rank.stream().synchronize();
+        });
+    Communicator comm = ranks.rank(0).comm();
+    Stream stream = comm.newStream();
+    Event event = comm.newEvent();
+    Buffer value = comm.newBuffer(DataType.INT32, 1);
+    ReduceOp.PreMulSum operator = comm.newPreMulSum(DataType.INT32, 2);
+    value.fill((byte) 0, stream);
+    comm.allReduce(value, value, ReduceOp.SUM, stream); // the other rank does not call
+    stream.record(event);
+    ranks.abort();
+    for (AutoCloseable owner : List.of(operator, value, event, stream, comm)) {
+      assertDoesNotThrow(owner::close, owner::toString);
     }
+    ranks.close();
   }
 
   @ParameterizedTest(name = "{0} ranks")
