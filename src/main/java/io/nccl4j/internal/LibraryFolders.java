@@ -1,5 +1,6 @@
 package io.nccl4j.internal;
 
+import java.io.File;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.InvalidPathException;
@@ -88,14 +89,19 @@ final class LibraryFolders {
     String script =
         """
         import os, site, sys, sysconfig
-        folders = [path for path in sys.path if path and os.path.isdir(path)]
-        folders += [sysconfig.get_path('purelib')] + site.getsitepackages()
-        print('\\n'.join(dict.fromkeys(map(os.path.abspath, folders))))
+        folders = os.environ.get('PYTHONPATH', '').split(os.pathsep)
+        if sys.prefix == sys.base_prefix:
+            folders.append(site.getusersitepackages())
+        folders += sys.path + [sysconfig.get_path('purelib')] + site.getsitepackages()
+        print('\\n'.join(path for path in dict.fromkeys(folders) if os.path.isdir(path)))
         """;
+    // Isolated, and started in the root directory, because neither Python's modules nor a relative
+    // folder of the PATH may come from the current directory.
     Process python =
-        new ProcessBuilder("python3", "-c", script)
+        new ProcessBuilder("python3", "-I", "-c", script)
+            .directory(new File("/"))
             .redirectError(ProcessBuilder.Redirect.DISCARD)
-            .redirectInput(ProcessBuilder.Redirect.from(new java.io.File("/dev/null")))
+            .redirectInput(new File("/dev/null"))
             .start();
     try {
       if (!python.waitFor(PYTHON_SECONDS, TimeUnit.SECONDS)) {

@@ -3,6 +3,7 @@ package io.nccl4j.ffm;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.abort;
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
@@ -35,6 +36,7 @@ class LibrarySearchTest {
 
   private final List<String> options = new ArrayList<>();
   private final Map<String, String> environment = new TreeMap<>();
+  private Path directory;
   private Path nccl;
   private Path cudart;
 
@@ -241,6 +243,85 @@ class LibrarySearchTest {
     assertFalse(output.contains("a warning"), output);
   }
 
+  @ParameterizedTest
+  @ValueSource(strings = {"venv", "PYTHONPATH", "user site"})
+  void packagesOfRealPythonAreFound(String kind) throws Exception {
+    Path python = realPython();
+    Path packages = temp.resolve("packages");
+    environment.put("PATH", python.getParent().toString());
+    switch (kind) {
+      case "PYTHONPATH" -> environment.put(kind, "relative:" + packages);
+      case "venv" -> {
+        Path venv = temp.resolve("venv");
+        output(python.toString(), "-m", "venv", "--without-pip", venv.toString());
+        environment.put("PATH", venv.resolve("bin") + ":" + python.getParent());
+        String purelib = "import sysconfig; print(sysconfig.get_path('purelib'))";
+        packages = Path.of(output(venv.resolve("bin/python3").toString(), "-c", purelib));
+      }
+      default -> {
+        environment.put("HOME", temp.toString());
+        packages =
+            Path.of(
+                output(python.toString(), "-c", "import site; print(site.getusersitepackages())"));
+      }
+    }
+    Path copy = copyNccl(packages.resolve("nvidia/nccl/lib"));
+    assertEquals(loaded(copy, cudart), run());
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "sysconfig.py",
+        "site.py",
+        "os.py",
+        "encodings.py",
+        "sitecustomize.py",
+        "pyvenv.cfg",
+        "python3"
+      })
+  void currentDirectoryIsNotTrusted(String trap) throws Exception {
+    Path sprung = temp.resolve("sprung");
+    directory = Files.createDirectory(temp.resolve("directory"));
+    Path file = directory.resolve(trap);
+    if (trap.startsWith("lib")) {
+      Files.copy(trap.startsWith("libnccl") ? nccl : cudart, file);
+    } else if (trap.equals("python3")) {
+      Files.writeString(file, "#!/bin/sh\n: >" + sprung + "\n");
+      assertTrue(file.toFile().setExecutable(true));
+    } else {
+      Files.writeString(file, "open('" + sprung + "', 'w')\n");
+    }
+    environment.put("PATH", ".::" + realPython().getParent());
+    environment.put("PYTHONPATH", ":.");
+    environment.put("LD_LIBRARY_PATH", ":.");
+    if (trap.startsWith("libnccl")) {
+      options.add("-Dio.nccl4j.cudart.library=" + cudart);
+    }
+    String output = trap.startsWith("libcudart") ? run("cudart") : run();
+    assertFalse(Files.exists(sprung), () -> trap + " was run:\n" + output);
+    assertFalse(output.contains("from " + directory), output);
+    assertTrue(
+        trap.startsWith("lib") || output.contains("wheels of the active python3: /"), output);
+  }
+
+  private static Path realPython() {
+    return Stream.of("/usr/bin", "/usr/local/bin")
+        .map(folder -> Path.of(folder, "python3"))
+        .filter(Files::isExecutable)
+        .findFirst()
+        .orElseGet(() -> abort("there is no python3 with the system"));
+  }
+
+  private String output(String... command) throws Exception {
+    ProcessBuilder builder = new ProcessBuilder(command);
+    builder.environment().putAll(environment);
+    Process process = builder.start();
+    String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    assumeTrue(process.waitFor() == 0 || !output.isEmpty(), String.join(" ", command));
+    return output.strip();
+  }
+
   @Test
   void condaPrefixIsFound() throws Exception {
     Path copy = copyNccl(temp.resolve("conda/lib"));
@@ -319,7 +400,9 @@ class LibrarySearchTest {
     command.add(LibraryUser.class.getName());
     command.addAll(List.of(arguments));
     ProcessBuilder builder =
-        new ProcessBuilder(command).redirectError(temp.resolve("errors").toFile());
+        new ProcessBuilder(command)
+            .directory(directory == null ? null : directory.toFile())
+            .redirectError(temp.resolve("errors").toFile());
     builder.environment().clear();
     builder.environment().putAll(environment);
     Process process = builder.start();

@@ -16,9 +16,14 @@ import java.util.stream.Stream;
 final class PythonPackages {
   private static final int SECONDS = 15;
   private static final String SCRIPT =
-      "import os, site, sys, sysconfig; print('\\n'.join(dict.fromkeys(map(os.path.abspath,"
-          + " [p for p in sys.path if p and os.path.isdir(p)]"
-          + " + [sysconfig.get_path('purelib')] + site.getsitepackages()))))";
+      """
+      import os, site, sys, sysconfig
+      folders = os.environ.get('PYTHONPATH', '').split(os.pathsep)
+      if sys.prefix == sys.base_prefix:
+          folders.append(site.getusersitepackages())
+      folders += sys.path + [sysconfig.get_path('purelib')] + site.getsitepackages()
+      print('\\n'.join(path for path in dict.fromkeys(folders) if os.path.isdir(path)))
+      """;
 
   private PythonPackages() {}
 
@@ -26,7 +31,8 @@ final class PythonPackages {
   static List<Path> folders() throws InterruptedException {
     try {
       Process python =
-          new ProcessBuilder("python3", "-c", SCRIPT)
+          new ProcessBuilder("python3", "-I", "-c", SCRIPT)
+              .directory(new File("/"))
               .redirectError(ProcessBuilder.Redirect.DISCARD)
               .redirectInput(new File("/dev/null"))
               .start();

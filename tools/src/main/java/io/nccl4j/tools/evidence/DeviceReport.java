@@ -116,11 +116,17 @@ final class DeviceReport {
   }
 
   private static void nvidiaSmi(Child child) throws IOException, InterruptedException {
+    Optional<Path> program = EvidencePlan.onPath("nvidia-smi", System.getenv());
+    if (program.isEmpty()) {
+      child.note("nvidia-smi is not on the PATH");
+      return;
+    }
     String fields = String.join(",", SMI_FIELDS);
     Process process;
     try {
       process =
-          new ProcessBuilder("nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader")
+          new ProcessBuilder(
+                  program.get().toString(), "--query-gpu=" + fields, "--format=csv,noheader")
               .redirectErrorStream(true)
               .start();
     } catch (IOException e) {

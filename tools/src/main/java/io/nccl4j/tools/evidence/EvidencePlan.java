@@ -9,6 +9,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 
@@ -444,7 +445,7 @@ final class EvidencePlan {
     Step step = ncclTests(name, title, seconds, machine, Bandwidth.Layout.PROCESSES);
     return withSeveral(
         machine,
-        step.impossible() != null || onPath(NcclTests.MPIRUN)
+        step.impossible() != null || onPath(NcclTests.MPIRUN, environment).isPresent()
             ? step
             : impossible(step, NcclTests.MPIRUN + " is not on the PATH"));
   }
@@ -478,13 +479,14 @@ final class EvidencePlan {
     if (machine.standIn()) {
       return Step.notPossible(name, title, ONE_PROCESS_ONLY);
     }
-    if (!onPath("python3")) {
+    Optional<Path> python3 = onPath("python3", environment);
+    if (python3.isEmpty()) {
       return Step.notPossible(name, title, "python3 is not on the PATH");
     }
     Path id = work.resolve("interop.id");
     List<String> python =
         List.of(
-            "python3",
+            python3.get().toString(),
             work.resolve(Interop.SCRIPT).toString(),
             "--id",
             id.toString(),
@@ -512,10 +514,16 @@ final class EvidencePlan {
             "rank 1 (Python)", python, children(machine).withNcclWarnings(host(1)), null));
   }
 
-  boolean onPath(String program) {
+  /**
+   * Returns the program's file. Relative folders of the PATH are skipped: they depend on the
+   * current directory, where others may have put a program of that name.
+   */
+  static Optional<Path> onPath(String program, Map<String, String> environment) {
     return Pattern.compile(":")
         .splitAsStream(environment.getOrDefault("PATH", ""))
-        .anyMatch(folder -> Files.isExecutable(Path.of(folder, program)));
+        .map(folder -> Path.of(folder, program))
+        .filter(file -> file.isAbsolute() && Files.isExecutable(file))
+        .findFirst();
   }
 
   private ChildCommands children(Machine machine) {

@@ -78,7 +78,10 @@ final class NcclTests {
         throw new Child.NotPossible(
             program.getFileName() + " is built without MPI; build nccl-tests with MPI=1");
       }
-      command.addAll(List.of(MPIRUN, "-n", "" + child.size));
+      Path mpirun =
+          EvidencePlan.onPath(MPIRUN, System.getenv())
+              .orElseThrow(() -> new Child.NotPossible(MPIRUN + " is not on the PATH"));
+      command.addAll(List.of(mpirun.toString(), "-n", "" + child.size));
     }
     command.add(program.toString());
     boolean oneProcess = child.layout == Bandwidth.Layout.ONE_PROCESS;

@@ -256,7 +256,7 @@ final class StepRunner implements AutoCloseable {
 
   /** Sends SIGQUIT, on which the JVM and our Python program print their stacks. */
   private static void printStacks(List<ProcessHandle> hung) {
-    List<String> command = new ArrayList<>(List.of("sh", "-c", "kill -QUIT \"$@\"", "sh"));
+    List<String> command = new ArrayList<>(List.of("/bin/sh", "-c", "kill -QUIT \"$@\"", "sh"));
     hung.forEach(process -> command.add("" + process.pid()));
     try {
       Process signaller =
