@@ -74,7 +74,8 @@ public final class Backend implements AutoCloseable {
    * {@link #reference} instead: all ranks of a communicator need the same backend.
    *
    * @throws LibraryNotFoundException if a system property or environment variable names a library
-   *     that cannot be loaded; there is no fallback then
+   *     that cannot be loaded, or a GPU driver is installed and a library was found that cannot be
+   *     used, for example because it is damaged or too old; there is no fallback then
    * @throws IllegalCallerException if nccl4j has no native access, although a GPU driver is
    *     installed or a native library was named
    */

@@ -28,11 +28,15 @@ public class LibraryNotFoundException extends Nccl4jException {
    * @param location the name or path that was passed to the loader, or {@code -} if the source
    *     named none
    * @param reason why it failed: the loader's message if the loader was called
+   * @param found whether there is a library that cannot be used; otherwise there is none
    */
-  public record Attempt(String source, String location, String reason)
+  public record Attempt(String source, String location, String reason, boolean found)
       implements java.io.Serializable {
 
-    /** {@return the three values in one line, without a location that is missing or repeated} */
+    /**
+     * {@return source, location and reason in one line, without a location that is missing or
+     * repeated}
+     */
     @Override
     public String toString() {
       boolean repeated = location.equals("-") || reason.startsWith(location + ": ");

@@ -148,8 +148,10 @@ class ExceptionsTest {
         new LibraryNotFoundException(
             "nccl",
             List.of(
-                new LibraryNotFoundException.Attempt("system property p", "/a.so", "no such file"),
-                new LibraryNotFoundException.Attempt("standard name", "libnccl.so.2", "not found")),
+                new LibraryNotFoundException.Attempt(
+                    "system property p", "/a.so", "no such file", false),
+                new LibraryNotFoundException.Attempt(
+                    "standard name", "libnccl.so.2", "not found", false)),
             "Install NCCL.");
     assertEquals(
         """

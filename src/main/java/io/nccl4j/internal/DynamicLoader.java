@@ -6,15 +6,19 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.StructLayout;
+import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.util.Optional;
 
 /**
  * Calls the system's dynamic loader directly, because {@code System.load} reports neither the
- * loader's reason for a failure nor the path of the library found.
+ * loader's reason for a failure nor the path of the library found, and allows a library to one
+ * class loader only.
  */
 final class DynamicLoader {
   private static final int RTLD_NOW = 2;
+  private static final int RTLD_NOLOAD = 4;
   private static final StructLayout DL_INFO =
       MemoryLayout.structLayout(
           ValueLayout.ADDRESS.withName("dli_fname"),
@@ -59,6 +63,15 @@ final class DynamicLoader {
     }
   }
 
+  /** Returns whether this process has loaded a library of that name, whoever loaded it. */
+  static boolean loaded(String name) {
+    try (Arena arena = Arena.ofConfined()) {
+      int flags = RTLD_NOW | RTLD_NOLOAD;
+      MemorySegment handle = (MemorySegment) invoke(DLOPEN, arena.allocateFrom(name), flags);
+      return handle.address() != 0;
+    }
+  }
+
   /** Returns the address of a symbol of an open library. */
   static MemorySegment symbol(MemorySegment library, String name) throws LoadException {
     try (Arena arena = Arena.ofConfined()) {
@@ -68,6 +81,17 @@ final class DynamicLoader {
       }
       return address;
     }
+  }
+
+  /** Returns a lookup of the symbols of an open library, which stays open. */
+  static SymbolLookup lookup(MemorySegment library) {
+    return name -> {
+      try {
+        return Optional.of(symbol(library, name));
+      } catch (LoadException e) {
+        return Optional.empty();
+      }
+    };
   }
 
   /** Returns the path of the file that an address was loaded from. */

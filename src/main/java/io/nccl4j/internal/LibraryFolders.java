@@ -3,20 +3,22 @@ package io.nccl4j.internal;
 import java.io.File;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.InvalidPathException;
+import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
 
-/**
- * The folders, apart from the system's own, where Python, conda and the CUDA toolkit install
- * NVIDIA's libraries.
- */
+/** The folders where the system, Python, conda and the CUDA toolkit install NVIDIA's libraries. */
 final class LibraryFolders {
   // Starting Python from a cold disk can take several seconds.
   private static final long PYTHON_SECONDS = 15;
   private static final String CUDA_DEFAULT_HOME = "/usr/local/cuda";
+  private static final Path LOADER_CACHE = Path.of("/etc/ld.so.cache");
 
   private LibraryFolders() {}
 
@@ -28,6 +30,45 @@ final class LibraryFolders {
    * @param missing why there is no folder
    */
   record SearchFolder(String source, Path folder, String missing) {}
+
+  /**
+   * Returns the files with a name in the places where the system's loader looks for it, in its
+   * order: {@code LD_LIBRARY_PATH}, whose empty entry is the current directory, its cache, and its
+   * default folders.
+   */
+  static List<Path> systemFiles(String name) throws IOException {
+    List<String> files = new ArrayList<>();
+    String folders = System.getenv("LD_LIBRARY_PATH");
+    if (folders != null && !folders.isEmpty()) {
+      for (String folder : folders.split("[:;]", -1)) {
+        files.add(folder.isEmpty() ? name : folder + "/" + name);
+      }
+    }
+    if (Files.isReadable(LOADER_CACHE)) {
+      // The paths are NUL-terminated strings between the cache's tables.
+      String cache = Files.readString(LOADER_CACHE, StandardCharsets.ISO_8859_1);
+      Pattern.compile("\0")
+          .splitAsStream(cache)
+          .filter(file -> file.startsWith("/") && file.endsWith("/" + name))
+          .forEach(files::add);
+    }
+    String processor = System.getProperty("os.arch").equals("aarch64") ? "aarch64" : "x86_64";
+    for (String folder : List.of("/lib/" + processor + "-linux-gnu", "/lib64", "/lib")) {
+      files.add(folder + "/" + name);
+      files.add("/usr" + folder + "/" + name);
+    }
+    return files.stream().flatMap(LibraryFolders::existing).distinct().toList();
+  }
+
+  /** A file that cannot be named in this locale is left to the loader. */
+  private static Stream<Path> existing(String file) {
+    try {
+      Path path = Path.of(file);
+      return Files.exists(path, LinkOption.NOFOLLOW_LINKS) ? Stream.of(path) : Stream.empty();
+    } catch (InvalidPathException e) {
+      return Stream.empty();
+    }
+  }
 
   /** Returns the folders in search order. */
   static List<SearchFolder> folders(List<String> wheelFolders) {
@@ -59,12 +100,18 @@ final class LibraryFolders {
 
   private static SearchFolder folder(String source, String home, String folder) {
     try {
-      return new SearchFolder(source, Path.of(home, folder), "");
+      Path path = Path.of(home, folder);
+      return path.isAbsolute()
+          ? new SearchFolder(source, path, "")
+          : new SearchFolder(source, null, "is not an absolute path: " + home);
     } catch (InvalidPathException e) {
-      // Java supports only file names in the locale's charset, which is ASCII for the C locale.
-      String reason = "cannot be named in this locale (LC_ALL=C.UTF-8 can): " + e.getInput();
-      return new SearchFolder(source, null, reason);
+      return new SearchFolder(source, null, unnamable(e));
     }
+  }
+
+  /** Java supports only file names in the locale's charset, which is ASCII for the C locale. */
+  static String unnamable(InvalidPathException e) {
+    return "cannot be named in this locale (LC_ALL=C.UTF-8 can): " + e.getInput();
   }
 
   private static void addPythonFolders(List<String> wheelFolders, List<SearchFolder> places) {

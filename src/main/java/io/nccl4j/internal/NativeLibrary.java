@@ -2,17 +2,24 @@ package io.nccl4j.internal;
 
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.LibraryNotFoundException.Attempt;
+import io.nccl4j.bindings.cudart.cudart_h;
+import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.util.Loggers;
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
+import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.function.Consumer;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -39,6 +46,7 @@ public final class NativeLibrary {
           "ncclGetVersion",
           null,
           21800,
+          lookup -> nccl_h.SYMBOL_LOOKUP = lookup,
           "Install NCCL 2.18 or later (pip install nvidia-nccl-cu13, or your system's libnccl2), or name the file with"
               + " -Dio.nccl4j.nccl.library=PATH or NCCL4J_NCCL_LIBRARY=PATH.");
 
@@ -51,6 +59,7 @@ public final class NativeLibrary {
           "cudaRuntimeGetVersion",
           "cudaDriverGetVersion",
           12000,
+          lookup -> cudart_h.SYMBOL_LOOKUP = lookup,
           "Install the CUDA runtime 12 or 13 (pip install nvidia-cuda-runtime, or the CUDA toolkit), or name the file with"
               + " -Dio.nccl4j.cudart.library=PATH or NCCL4J_CUDART_LIBRARY=PATH.");
 
@@ -61,6 +70,7 @@ public final class NativeLibrary {
   // The function that returns the newest version that can run on this machine, or null.
   private final String limitFunction;
   private final int oldestVersion;
+  private final Consumer<SymbolLookup> bindings;
   private final String remedy;
   private volatile Loaded loaded;
 
@@ -74,6 +84,7 @@ public final class NativeLibrary {
       String versionFunction,
       String limitFunction,
       int oldestVersion,
+      Consumer<SymbolLookup> bindings,
       String remedy) {
     this.label = label;
     this.fileNames = fileNames;
@@ -81,6 +92,7 @@ public final class NativeLibrary {
     this.versionFunction = versionFunction;
     this.limitFunction = limitFunction;
     this.oldestVersion = oldestVersion;
+    this.bindings = bindings;
     this.remedy = remedy;
   }
 
@@ -167,7 +179,7 @@ public final class NativeLibrary {
     }
     Loaded found = null;
     for (String name : fileNames) {
-      found = found == null ? tryLoad("system loader", name, true, attempts) : found;
+      found = found == null ? trySystem("system loader", name, true, attempts) : found;
     }
     for (LibraryFolders.SearchFolder folder :
         found == null
@@ -195,58 +207,102 @@ public final class NativeLibrary {
   }
 
   private Loaded tryNamed(String source, String value, List<Attempt> attempts) {
-    Path path = Path.of(value);
-    return Files.isDirectory(path)
-        ? tryFolder(new LibraryFolders.SearchFolder(source, path, ""), attempts)
-        : tryLoad(source, value, false, attempts);
+    try {
+      Path path = Path.of(value);
+      if (Files.isDirectory(path)) {
+        return tryFolder(new LibraryFolders.SearchFolder(source, path, ""), attempts);
+      }
+      return value.contains("/")
+          ? tryFile(source, path.toAbsolutePath(), false, attempts)
+          : trySystem(source, value, false, attempts);
+    } catch (InvalidPathException e) {
+      attempts.add(new Attempt(source, "-", LibraryFolders.unnamable(e), false));
+      return null;
+    }
+  }
+
+  /** Tries a name that the system's loader knows. Its files are checked before it opens them. */
+  private Loaded trySystem(
+      String source, String name, boolean replaceable, List<Attempt> attempts) {
+    if (DynamicLoader.loaded(name)) {
+      return tryLoad(source, name, replaceable, attempts);
+    }
+    List<Path> files;
+    try {
+      files = LibraryFolders.systemFiles(name);
+    } catch (IOException e) {
+      attempts.add(new Attempt(source, name, "the loader's cache cannot be read: " + e, false));
+      return null;
+    }
+    for (Path file : files) {
+      if (withoutFault(source, file, attempts)) {
+        return tryLoad(source, file.toString(), replaceable, attempts);
+      }
+    }
+    return files.isEmpty() ? tryLoad(source, name, replaceable, attempts) : null;
+  }
+
+  private Loaded tryFile(String source, Path file, boolean replaceable, List<Attempt> attempts) {
+    return withoutFault(source, file, attempts)
+        ? tryLoad(source, file.toString(), replaceable, attempts)
+        : null;
+  }
+
+  private static boolean withoutFault(String source, Path file, List<Attempt> attempts) {
+    String fault =
+        file.isAbsolute()
+            ? ElfFile.fault(file)
+            : "is in the current directory, because LD_LIBRARY_PATH has an empty or relative entry";
+    if (fault != null) {
+      attempts.add(new Attempt(source, file.toString(), fault, true));
+    }
+    return fault == null;
   }
 
   private Loaded tryFolder(LibraryFolders.SearchFolder folder, List<Attempt> attempts) {
     if (folder.folder() == null) {
-      attempts.add(new Attempt(folder.source(), "-", folder.missing()));
+      attempts.add(new Attempt(folder.source(), "-", folder.missing(), false));
       return null;
     }
     boolean any = false;
     Loaded found = null;
     for (String name : fileNames) {
       Path file = folder.folder().resolve(name);
-      if (found == null && Files.exists(file)) {
+      if (found == null && Files.exists(file, LinkOption.NOFOLLOW_LINKS)) {
         any = true;
-        found = tryLoad(folder.source(), file.toString(), true, attempts);
+        found = tryFile(folder.source(), file.toAbsolutePath(), true, attempts);
       }
     }
     if (!any) {
       String names = String.join(", ", fileNames);
-      attempts.add(new Attempt(folder.source(), folder.folder().toString(), "has no " + names));
+      attempts.add(
+          new Attempt(folder.source(), folder.folder().toString(), "has no " + names, false));
     }
     return found;
   }
 
-  @SuppressWarnings("restricted") // The purpose of this class is to load libraries.
   private Loaded tryLoad(String source, String name, boolean replaceable, List<Attempt> attempts) {
+    boolean exists = name.startsWith("/") && Files.exists(Path.of(name), LinkOption.NOFOLLOW_LINKS);
     try {
       MemorySegment library = DynamicLoader.open(name);
+      exists = true;
       MemorySegment function = DynamicLoader.symbol(library, versionFunction);
       int version = version(function);
-      if (version < oldestVersion) {
-        attempts.add(
-            new Attempt(
-                source,
-                name,
-                "has version " + version + "; at least " + oldestVersion + " is needed"));
-        return null;
-      }
-      String tooNew = replaceable ? tooNew(library, version) : null;
-      if (tooNew != null) {
-        attempts.add(new Attempt(source, name, tooNew));
-        return null;
+      String unusable =
+          version < oldestVersion
+              ? "has version " + version + "; at least " + oldestVersion + " is needed"
+              : replaceable ? tooNew(library, version) : null;
+      if (unusable != null) {
+        throw new DynamicLoader.LoadException(unusable);
       }
       Path path = Path.of(DynamicLoader.pathOf(function)).toRealPath();
-      // The generated bindings look up symbols in the libraries that their class loader has loaded.
-      System.load(path.toString());
+      bindings.accept(DynamicLoader.lookup(library));
       return new Loaded(path, version);
-    } catch (DynamicLoader.LoadException | java.io.IOException | UnsatisfiedLinkError e) {
-      attempts.add(new Attempt(source, name, e.getMessage()));
+    } catch (InvalidPathException e) {
+      attempts.add(new Attempt(source, name, LibraryFolders.unnamable(e), exists));
+      return null;
+    } catch (DynamicLoader.LoadException | IOException e) {
+      attempts.add(new Attempt(source, name, e.getMessage(), exists));
       return null;
     }
   }

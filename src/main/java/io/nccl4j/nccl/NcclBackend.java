@@ -7,6 +7,7 @@ import io.nccl4j.CudaException;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.LibraryNotFoundException;
+import io.nccl4j.Nccl4jException;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
@@ -146,7 +147,16 @@ public final class NcclBackend {
    * @throws IllegalCallerException if nccl4j has no native access
    */
   public static Backend open() {
-    List<RuntimeException> missing = new ArrayList<>();
+    List<Nccl4jException> missing = new ArrayList<>();
+    Backend backend = open(missing);
+    if (backend == null) {
+      throw failure(missing);
+    }
+    return backend;
+  }
+
+  /** Opens the backend, or adds what is missing to the list and returns null. */
+  private static @Nullable Backend open(List<Nccl4jException> missing) {
     NativeLibrary.Loaded cudart = orMissing(NativeLibrary.CUDART::load, missing);
     NativeLibrary.Loaded nccl = orMissing(NativeLibrary.NCCL::load, missing);
     @Nullable List<Device> devices =
@@ -159,14 +169,21 @@ public final class NcclBackend {
       return Contract.get()
           .backend(new NcclBackendDriver(new NcclVersion(nccl.version()), devices));
     }
-    RuntimeException first = missing.removeFirst();
+    return null;
+  }
+
+  /** Returns one exception for everything that is missing. */
+  private static Nccl4jException failure(List<Nccl4jException> missing) {
+    Nccl4jException first = missing.getFirst();
     List<String> others =
-        new ArrayList<>(missing.stream().map(RuntimeException::getMessage).toList());
-    if (cudart == null && !driverInstalled()) {
+        new ArrayList<>(missing.stream().skip(1).map(Nccl4jException::getMessage).toList());
+    if (first instanceof LibraryNotFoundException search
+        && search.library().equals("cudart")
+        && !driverInstalled()) {
       // libcudart would report this, but it is missing too.
       others.add(NO_DRIVER);
     }
-    throw first instanceof LibraryNotFoundException search && !others.isEmpty()
+    return first instanceof LibraryNotFoundException search && !others.isEmpty()
         ? new LibraryNotFoundException(search, others)
         : first;
   }
@@ -182,12 +199,13 @@ public final class NcclBackend {
       return true;
     }
     String name = type.getSimpleName();
-    return !CALLED_ELSEWHERE.matcher(name).matches()
-        && SymbolLookup.loaderLookup().find(name).isPresent();
+    SymbolLookup library =
+        functions == nccl_h.class ? nccl_h.SYMBOL_LOOKUP : cudart_h.SYMBOL_LOOKUP;
+    return !CALLED_ELSEWHERE.matcher(name).matches() && library.find(name).isPresent();
   }
 
   /** Returns the call's result, or null after adding its exception to the list. */
-  private static <T> @Nullable T orMissing(Supplier<T> call, List<RuntimeException> missing) {
+  private static <T> @Nullable T orMissing(Supplier<T> call, List<Nccl4jException> missing) {
     try {
       return call.get();
     } catch (LibraryNotFoundException | CudaException e) {
@@ -202,7 +220,7 @@ public final class NcclBackend {
    *
    * @param fallback opens another backend; its argument is the reason, which is also logged
    * @throws LibraryNotFoundException if a system property or environment variable names a library
-   *     that cannot be loaded
+   *     that cannot be loaded, or a driver is installed and a library was found that cannot be used
    * @throws IllegalCallerException if a driver is installed or a library is named, but nccl4j has
    *     no native access
    */
@@ -219,12 +237,23 @@ public final class NcclBackend {
       LOG.info("NCCL cannot be used: {}", NO_DRIVER);
       return fallback.apply(NO_DRIVER);
     }
-    try {
-      return open();
-    } catch (CudaException | LibraryNotFoundException e) {
-      LOG.warn("NCCL cannot be used: {}", e.getMessage());
-      return fallback.apply(e.getMessage());
+    List<Nccl4jException> missing = new ArrayList<>();
+    Backend backend = open(missing);
+    if (backend != null) {
+      return backend;
     }
+    Nccl4jException failure = failure(missing);
+    if (missing.stream().anyMatch(NcclBackend::found)) {
+      throw failure;
+    }
+    LOG.warn("NCCL cannot be used: {}", failure.getMessage());
+    return fallback.apply(failure.getMessage());
+  }
+
+  /** Returns whether a library was found, but cannot be used. */
+  private static boolean found(Nccl4jException missing) {
+    return missing instanceof LibraryNotFoundException search
+        && search.attempts().stream().anyMatch(LibraryNotFoundException.Attempt::found);
   }
 
   /** Looks for the driver's files, which needs no native call. */

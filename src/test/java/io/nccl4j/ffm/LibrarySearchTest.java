@@ -15,6 +15,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -278,7 +279,9 @@ class LibrarySearchTest {
         "encodings.py",
         "sitecustomize.py",
         "pyvenv.cfg",
-        "python3"
+        "python3",
+        "libnccl.so.2",
+        "libcudart.so.13"
       })
   void currentDirectoryIsNotTrusted(String trap) throws Exception {
     Path sprung = temp.resolve("sprung");
@@ -364,14 +367,43 @@ class LibrarySearchTest {
     }
   }
 
+  /** A file that was cut off crashes a process that loads it. */
+  @ParameterizedTest
+  @ValueSource(strings = {"property", "variable", "LD_LIBRARY_PATH", "python3", "CUDA_HOME"})
+  void truncatedLibraryIsRefused(String source) throws Exception {
+    options.add("-Dio.nccl4j.cudart.library=" + cudart);
+    assumeTrue(run().startsWith("no nccl\n"), "the system's loader knows a libnccl");
+    Path folder = Files.createDirectories(temp.resolve("packages/nvidia/nccl/lib"));
+    Path file = folder.resolve("libnccl.so.2");
+    Files.write(file, Arrays.copyOf(Files.readAllBytes(nccl), 100_000));
+    switch (source) {
+      case "property" -> options.add("-Dio.nccl4j.nccl.library=" + file);
+      case "variable" -> environment.put("NCCL4J_NCCL_LIBRARY", file.toString());
+      case "LD_LIBRARY_PATH" -> environment.put(source, folder.toString());
+      case "CUDA_HOME" ->
+          environment.put(source, Files.createSymbolicLink(temp.resolve("lib"), folder) + "/..");
+      default -> {
+        Path python = temp.resolve("bin/python3");
+        Files.writeString(python, "#!/bin/sh\necho " + temp.resolve("packages") + "\n");
+        assertTrue(python.toFile().setExecutable(true));
+      }
+    }
+    for (String mode : List.of("nccl", "auto")) {
+      String output = run(mode);
+      assertTrue(output.startsWith("no nccl\n"), mode + ": " + output);
+      assertTrue(output.contains("is truncated: it has 100000 of at least "), output);
+    }
+  }
+
   @Test
-  void invalidLibraryIsRefusedWithTheLoadersError() throws Exception {
-    Path text = Files.writeString(temp.resolve("libnccl.so.2"), "not a library");
-    options.add("-Dio.nccl4j.nccl.library=" + text);
+  void pipeIsRefusedWithoutWaitingForItsWriter() throws Exception {
+    Path pipe = temp.resolve("libnccl.so.2");
+    output("mkfifo", pipe.toString());
+    options.add("-Dio.nccl4j.nccl.library=" + pipe);
     options.add("-Dio.nccl4j.cudart.library=" + cudart);
     String output = run();
     assertTrue(output.startsWith("no nccl\n"), output);
-    assertTrue(output.contains("file too short") || output.contains("invalid ELF header"), output);
+    assertTrue(output.contains(pipe + ": is not a regular file"), output);
   }
 
   @Test

@@ -96,7 +96,7 @@ public final class Libtorch {
   private static LibraryNotFoundException notFound(String source, String location, String reason) {
     return new LibraryNotFoundException(
         "torch_cpu",
-        List.of(new Attempt(source, location, reason)),
+        List.of(new Attempt(source, location, reason, false)),
         "Create a tensor in the framework first, which loads " + CPU + ".");
   }
 
