@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.stream.IntStream;
@@ -58,11 +59,12 @@ public final class Backend implements AutoCloseable {
   }
 
   private final BackendDriver driver;
-  private volatile boolean closed;
+  private final AtomicBoolean closed = new AtomicBoolean();
   private volatile @Nullable String fallbackReason;
 
   Backend(BackendDriver driver) {
     this.driver = driver;
+    FlightRecorderEvents.backendOpened();
   }
 
   /**
@@ -535,7 +537,9 @@ public final class Backend implements AutoCloseable {
    */
   @Override
   public void close() {
-    closed = true;
+    if (closed.compareAndSet(false, true)) {
+      FlightRecorderEvents.backendClosed();
+    }
   }
 
   void checkMakes(String call) {
@@ -558,7 +562,7 @@ public final class Backend implements AutoCloseable {
 
   /** Throws unless this backend is open. */
   void checkOpen() {
-    if (closed) {
+    if (closed.get()) {
       throw new IllegalStateException("backend is closed: " + this);
     }
   }

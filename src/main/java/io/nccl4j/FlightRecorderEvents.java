@@ -12,11 +12,14 @@ import jdk.jfr.RecordingState;
  * Tracks whether the JDK Flight Recorder is recording, and records communicator and process events.
  */
 final class FlightRecorderEvents {
-  /** Updates the flag whenever a recording starts or stops, however it was requested. */
+  /**
+   * Updates the flag whenever a recording starts or stops, however it was requested. Unlike other
+   * ways to observe recordings, this does not start the recorder.
+   */
   private static final class Listener implements FlightRecorderListener {
     @Override
     public void recorderInitialized(FlightRecorder recorder) {
-      FlightRecorder.addPeriodicEvent(ProcessEvent.class, FlightRecorderEvents::recordProcess);
+      FlightRecorder.addPeriodicEvent(ProcessEvent.class, PROCESS);
       update(recorder);
     }
 
@@ -26,14 +29,29 @@ final class FlightRecorderEvents {
     }
   }
 
-  private static volatile boolean on;
+  private static final Listener LISTENER = new Listener();
+  private static final Runnable PROCESS = FlightRecorderEvents::recordProcess;
 
-  static {
-    // Unlike other ways to observe recordings, this does not start the recorder.
-    FlightRecorder.addListener(new Listener());
-  }
+  private static volatile boolean on;
+  private static int openBackends;
 
   private FlightRecorderEvents() {}
+
+  static synchronized void backendOpened() {
+    openBackends++;
+    if (openBackends == 1) {
+      FlightRecorder.addListener(LISTENER);
+    }
+  }
+
+  /** Stops to watch recordings after the last backend, so that this class can be unloaded. */
+  static synchronized void backendClosed() {
+    openBackends--;
+    if (openBackends == 0) {
+      FlightRecorder.removeListener(LISTENER);
+      FlightRecorder.removePeriodicEvent(PROCESS);
+    }
+  }
 
   /** Returns whether any recording is running, regardless of its enabled events. */
   static boolean on() {

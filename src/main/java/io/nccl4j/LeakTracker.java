@@ -29,7 +29,14 @@ final class LeakTracker {
    */
   private static synchronized Cleaner cleaner() {
     if (cleaner == null) {
-      cleaner = Cleaner.create(Thread.ofPlatform().daemon().name("nccl4j-leaks").factory());
+      // The thread must not keep its creator's class loader. It ends once this class is unloaded.
+      cleaner =
+          Cleaner.create(
+              Thread.ofPlatform()
+                  .daemon()
+                  .inheritInheritableThreadLocals(false)
+                  .name("nccl4j-leaks")
+                  .factory());
     }
     return cleaner;
   }

@@ -18,7 +18,7 @@ final class LibraryFolders {
   // Starting Python from a cold disk can take several seconds.
   private static final long PYTHON_SECONDS = 15;
   private static final String CUDA_DEFAULT_HOME = "/usr/local/cuda";
-  private static final Path LOADER_CACHE = Path.of("/etc/ld.so.cache");
+  private static final String LOADER_CACHE = "/etc/ld.so.cache";
 
   private LibraryFolders() {}
 
@@ -44,9 +44,10 @@ final class LibraryFolders {
         files.add(folder.isEmpty() ? name : folder + "/" + name);
       }
     }
-    if (Files.isReadable(LOADER_CACHE)) {
+    Path loaderCache = Path.of(LOADER_CACHE);
+    if (Files.isReadable(loaderCache)) {
       // The paths are NUL-terminated strings between the cache's tables.
-      String cache = Files.readString(LOADER_CACHE, StandardCharsets.ISO_8859_1);
+      String cache = Files.readString(loaderCache, StandardCharsets.ISO_8859_1);
       Pattern.compile("\0")
           .splitAsStream(cache)
           .filter(file -> file.startsWith("/") && file.endsWith("/" + name))

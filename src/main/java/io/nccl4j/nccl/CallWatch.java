@@ -19,7 +19,11 @@ final class CallWatch {
   private static final Map<WeakReference<CommunicatorEnd>, Seen> OPEN = new ConcurrentHashMap<>();
   private static final Poller POLLER =
       new Poller(
-          Thread.ofPlatform().daemon().name("nccl4j-call-watch").factory(),
+          Thread.ofPlatform()
+              .daemon()
+              .inheritInheritableThreadLocals(false)
+              .name("nccl4j-call-watch")
+              .factory(),
           PERIOD_MILLIS,
           CallWatch::poll,
           OPEN::isEmpty);

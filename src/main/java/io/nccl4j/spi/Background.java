@@ -31,7 +31,7 @@ public final class Background {
             MemoryShortage.fail(end, failure);
           }
         };
-    Thread.ofPlatform().daemon().name(thread).start(run);
+    Thread.ofPlatform().daemon().inheritInheritableThreadLocals(false).name(thread).start(run);
     return end.minimalCompletionStage();
   }
 

@@ -39,16 +39,26 @@ final class CompletionCallbacks {
   private static final AtomicLong NEXT_ID = new AtomicLong(1);
   private static final Poller POLLER =
       new Poller(
-          Thread.ofPlatform().daemon().name("nccl4j-completion-watch").factory(),
+          Thread.ofPlatform()
+              .daemon()
+              .inheritInheritableThreadLocals(false)
+              .name("nccl4j-completion-watch")
+              .factory(),
           POLL_MILLIS,
           () -> PENDING.forEach(CompletionCallbacks::pollOrEnd),
           PENDING::isEmpty);
 
-  // One function for all waits; its argument is the wait's id. It lives as long as the process.
-  private static final MemorySegment CALLBACK = callback();
+  // One function for all waits; its argument is the wait's id. It lives as long as the process,
+  // because a driver may call it at any time, and keeps this class loaded. So it is made on first
+  // use.
+  private static MemorySegment callback;
   private static final Executor COMPLETERS =
       Executors.newCachedThreadPool(
-          Thread.ofPlatform().daemon().name("nccl4j-completion-", 0).factory());
+          Thread.ofPlatform()
+              .daemon()
+              .inheritInheritableThreadLocals(false)
+              .name("nccl4j-completion-", 0)
+              .factory());
 
   /** A wait for a stream to complete the work enqueued so far. */
   private interface Waiter {
@@ -133,7 +143,7 @@ final class CompletionCallbacks {
     try {
       // Before the callback is enqueued: a wait needs a poller.
       POLLER.watch();
-      stream.callBack(CALLBACK, id);
+      stream.callBack(callback(), id);
       called = true;
     } finally {
       if (!called) {
@@ -152,12 +162,19 @@ final class CompletionCallbacks {
         });
   }
 
+  private static synchronized MemorySegment callback() {
+    if (callback == null) {
+      callback = upcallStub();
+    }
+    return callback;
+  }
+
   /**
    * Links {@link #called} with a number as its argument. The generated {@code cudaHostFn_t} would
    * allocate a segment for it, and a failure to do so would end the process.
    */
   @SuppressWarnings("restricted") // The function type is that of the generated binding.
-  private static MemorySegment callback() {
+  private static MemorySegment upcallStub() {
     try {
       return Linker.nativeLinker()
           .upcallStub(

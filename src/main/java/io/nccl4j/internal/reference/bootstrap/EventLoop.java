@@ -68,7 +68,7 @@ final class EventLoop implements Runnable {
       acceptKey = server.register(selector, SelectionKey.OP_ACCEPT);
       address = (InetSocketAddress) server.getLocalAddress();
       String name = "nccl4j-event-loop-" + LOOPS.incrementAndGet();
-      Thread.ofPlatform().daemon().name(name).start(this);
+      Thread.ofPlatform().daemon().inheritInheritableThreadLocals(false).name(name).start(this);
       started = true;
     } finally {
       if (!started) {

@@ -158,7 +158,12 @@ public final class ReferenceStream implements StreamDriver {
 
     Worker(TaskQueue queue, String name) {
       this.queue = queue;
-      this.thread = Thread.ofPlatform().daemon().name(name).unstarted(this);
+      this.thread =
+          Thread.ofPlatform()
+              .daemon()
+              .inheritInheritableThreadLocals(false)
+              .name(name)
+              .unstarted(this);
       this.idleStrategy = new IdleStrategy(thread);
     }
 

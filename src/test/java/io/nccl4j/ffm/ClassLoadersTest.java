@@ -1,0 +1,28 @@
+package io.nccl4j.ffm;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.Requirement;
+import io.nccl4j.fixtures.programs.FinishedProgram;
+import java.util.Map;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** Tests several class loaders with nccl4j in one process. */
+@OnStandIn
+class ClassLoadersTest {
+  @ParameterizedTest
+  @CsvSource({"nccl, in turn", "nccl, together", "reference, in turn", "reference, together"})
+  void everyLoaderRunsAndIsCollected(String backend, String when) throws Exception {
+    Map<String, String> environment =
+        Map.of(
+            "NCCL4J_NCCL_LIBRARY", Requirement.library("nccl").toString(),
+            "NCCL4J_CUDART_LIBRARY", Requirement.library("cudart").toString(),
+            "NCCL4J_STANDIN_DEVICES", "2");
+    FinishedProgram ended =
+        FinishedProgram.run(
+            environment, FinishedProgram.java(LoaderUser.class.getName(), backend, when));
+    assertEquals((backend + "\n").repeat(3) + "0 loaders are left\n", ended.out(), ended.err());
+  }
+}
