@@ -2,6 +2,7 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
+import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.CloseAll;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -95,7 +96,7 @@ public final class LaunchEnvironment {
     ProcessRank processRank = ProcessRank.in(variables);
     String jobId =
         variables.text("NCCL4J_RUN_ID").orElseGet(() -> jobId(processRank, variables, hydra));
-    Path temporary = Path.of(System.getProperty("java.io.tmpdir"));
+    Path temporary = Arguments.path(System.getProperty("java.io.tmpdir"), "java.io.tmpdir");
     return new LaunchEnvironment(
         processRank, jobId, RendezvousEndpoint.of(processRank, jobId, variables, temporary));
   }

@@ -8,6 +8,9 @@ import java.util.OptionalInt;
 record LaunchVariables(Map<String, String> environment) {
   private static final int HIGHEST_PORT = 65535;
 
+  // For ranks, sizes and counts of nodes. A rendezvous allocates memory for each rank.
+  private static final int HIGHEST = 1 << 20;
+
   boolean has(String name) {
     return environment.containsKey(name);
   }
@@ -42,6 +45,10 @@ record LaunchVariables(Map<String, String> environment) {
     if (number < lowest) {
       throw new IllegalArgumentException(
           name + " is " + number + "; it must be " + lowest + " or more");
+    }
+    if (number > HIGHEST) {
+      throw new IllegalArgumentException(
+          name + " is " + number + "; it must be " + HIGHEST + " or less");
     }
     return number;
   }

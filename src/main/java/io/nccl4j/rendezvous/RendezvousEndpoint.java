@@ -1,5 +1,6 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.internal.util.Arguments;
 import java.net.URI;
 import java.net.URISyntaxException;
 import java.nio.file.Path;
@@ -203,7 +204,7 @@ sealed interface RendezvousEndpoint {
       String path = value.substring("file:".length());
       path = decoded(path.startsWith("//") ? path.substring(2) : path);
       if (path.startsWith("/") && path.indexOf('\0') < 0) {
-        return new Directory(Path.of(path));
+        return new Directory(Arguments.path(path, VARIABLE));
       }
     }
     if (value.startsWith("tcp://")) {
@@ -213,11 +214,18 @@ sealed interface RendezvousEndpoint {
         String host = address.substring(0, colon);
         boolean literal = host.startsWith("[") && host.endsWith("]");
         host = literal ? host.substring(1, host.length() - 1) : host;
-        return new Port(
-            host, LaunchVariables.port(address.substring(colon + 1), VARIABLE), variables);
+        // Without brackets around it, an IPv6 address has no end.
+        if (host.matches(literal ? ".+" : "[^:\\[\\]]+")) {
+          return new Port(
+              host, LaunchVariables.port(address.substring(colon + 1), VARIABLE), variables);
+        }
       }
     }
     throw new IllegalArgumentException(
-        VARIABLE + " is '" + value + "'; it must be file:/DIRECTORY (absolute) or tcp://HOST:PORT");
+        VARIABLE
+            + " is '"
+            + value
+            + "'; it must be file:/DIRECTORY (absolute) or tcp://HOST:PORT, with"
+            + " an IPv6 address in brackets");
   }
 }

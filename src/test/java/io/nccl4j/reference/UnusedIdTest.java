@@ -13,6 +13,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
+import io.nccl4j.NcclSystemException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.bootstrap.BootstrapTarget;
@@ -26,6 +27,7 @@ import io.nccl4j.rendezvous.Secret;
 import io.nccl4j.rendezvous.TcpRendezvous;
 import java.time.Duration;
 import java.util.List;
+import java.util.UUID;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
@@ -42,6 +44,25 @@ class UnusedIdTest {
   private final ProcessEndpoint endpoint = new ProcessEndpoint();
   private final Backend backend =
       ReferenceBackend.open(1, ReferenceOptions.defaults(), () -> List.of(endpoint));
+
+  @Test
+  void makerThatDoesNotListenIsASystemError() {
+    ProcessAddress maker =
+        new ProcessAddress(UUID.randomUUID(), UUID.randomUUID(), null, 77, "elsewhere");
+    ReferenceId id = new ReferenceId(maker, io.nccl4j.internal.reference.bootstrap.Secret.random());
+    NcclSystemException failure =
+        assertThrows(
+            NcclSystemException.class,
+            () -> backend.newCommunicator(id.toUniqueId(), 2, 1, PATIENT));
+    assertTrue(
+        failure
+            .getMessage()
+            .contains(
+                maker
+                    + " does not listen for ranks of other processes: NCCL4J_SOCKET_INTERFACE is"
+                    + " none there, or no network interface with an address is up"),
+        failure.getMessage());
+  }
 
   @Test
   void failedRendezvousClosesItsId() throws Exception {

@@ -191,6 +191,9 @@ class LaunchTest {
           RANK= WORLD_SIZE=2                     | RANK is ''; it must be a number
           RANK=-1 WORLD_SIZE=2                   | RANK is -1; it must be 0 or more
           RANK=0 WORLD_SIZE=0                    | WORLD_SIZE is 0; it must be 1 or more
+          RANK=0 WORLD_SIZE=2147483647           | WORLD_SIZE is 2147483647; it must be 1048576 or less
+          NCCL4J_RANK=1 NCCL4J_WORLD_SIZE=1048577 | NCCL4J_WORLD_SIZE is 1048577; it must be 1048576 or less
+          RANK=2147483647 WORLD_SIZE=2           | RANK is 2147483647; it must be 1048576 or less
           RANK=0 WORLD_SIZE=99999999999          | WORLD_SIZE is '99999999999'; it must be a number
           RANK=0 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2 | LOCAL_RANK is 2 and LOCAL_WORLD_SIZE is 2; the local rank must be less than the size
           RANK=0 WORLD_SIZE=2 LOCAL_RANK=2       | LOCAL_RANK is 2 and WORLD_SIZE is 2; the local rank must be less than the size
@@ -220,6 +223,14 @@ class LaunchTest {
           RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=/tmp/x | NCCL4J_RENDEZVOUS is '/tmp/x'; it must be file:/DIRECTORY (absolute) or tcp://HOST:PORT
           RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=file:x | NCCL4J_RENDEZVOUS is 'file:x'; it must be
           RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://:1 | NCCL4J_RENDEZVOUS is 'tcp://:1'; it must be
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://[::1 | NCCL4J_RENDEZVOUS is 'tcp://[::1'; it must be file:/DIRECTORY (absolute) or tcp://HOST:PORT, with an IPv6 address in brackets
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://[::1:77 | NCCL4J_RENDEZVOUS is 'tcp://[::1:77'; it must be
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://::1 | NCCL4J_RENDEZVOUS is 'tcp://::1'; it must be
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://::1]:77 | NCCL4J_RENDEZVOUS is 'tcp://::1]:77'; it must be
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://h:1:77 | NCCL4J_RENDEZVOUS is 'tcp://h:1:77'; it must be
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://[] | NCCL4J_RENDEZVOUS is 'tcp://[]'; it must be
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://[]:77 | NCCL4J_RENDEZVOUS is 'tcp://[]:77'; it must be
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=file:/tmp/\uD800 | which cannot be named in this locale; set LC_ALL=C.UTF-8
           RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://h:1/x | NCCL4J_RENDEZVOUS is 'tcp://h:1/x'; it must be
           RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://h:99999 | NCCL4J_RENDEZVOUS has the port 99999; it must be from 1 to 65535
           RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS= | NCCL4J_RENDEZVOUS is ''; it must be

@@ -1,5 +1,7 @@
 package io.nccl4j.internal.util;
 
+import java.nio.file.InvalidPathException;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -30,6 +32,23 @@ public final class Arguments {
           argument + " is " + value + "; it must be from " + min + " to " + max);
     }
     return value;
+  }
+
+  /**
+   * Returns the path with a name, or throws if there can be none. Java supports only file names in
+   * the locale's charset, which is ASCII for the C locale.
+   */
+  public static Path path(String value, String argument) {
+    try {
+      return Path.of(value);
+    } catch (InvalidPathException e) {
+      throw new IllegalArgumentException(
+          argument
+              + " is '"
+              + value
+              + "', which cannot be named in this locale; set LC_ALL=C.UTF-8",
+          e);
+    }
   }
 
   /** Throws if the duration is null, zero or negative. */

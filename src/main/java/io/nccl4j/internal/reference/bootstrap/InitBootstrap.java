@@ -208,14 +208,16 @@ public final class InitBootstrap implements BootstrapTarget {
         return;
       }
       if (target.maker().address() == null) {
-        throw new IllegalArgumentException(
-            "id is "
-                + id
-                + ", which "
-                + target.maker()
-                + " created for its own ranks only: "
-                + SocketAddresses.VARIABLE
-                + " was none there, or no network interface was up");
+        throw new NcclSystemException(
+            function,
+            NcclResult.SYSTEM_ERROR.code(),
+            "%s does not listen for ranks of other processes: %s is %s there, or %s"
+                .formatted(
+                    target.maker(),
+                    SocketAddresses.VARIABLE,
+                    SocketAddresses.NONE,
+                    SocketAddresses.NO_INTERFACE),
+            "");
       }
       endpoint.retain(target.secret(), function);
       try {

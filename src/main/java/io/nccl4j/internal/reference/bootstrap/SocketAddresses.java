@@ -18,6 +18,11 @@ public final class SocketAddresses {
   /** The setting with which this process accepts no ranks of other processes. */
   static final String NONE = "none";
 
+  static final String NO_INTERFACE =
+      "no network interface with an address is up. Bring one up (ip link set lo up suffices on one"
+          + " host); on hosts with IPv6 addresses only, start Java without"
+          + " -Djava.net.preferIPv4Stack=true";
+
   // Prefixes of networks within one host, which other hosts cannot reach.
   private static final List<String> INNER = List.of("docker", "br-", "virbr", "veth", "cni", "lxc");
 
@@ -46,7 +51,7 @@ public final class SocketAddresses {
       return up.stream()
           .min(Comparator.comparingInt(SocketAddresses::remoteness))
           .map(SocketAddresses::address)
-          .orElseThrow(() -> new IOException("no network interface is up"));
+          .orElseThrow(() -> new IOException(NO_INTERFACE));
     }
     return up.stream()
         .filter(found -> found.getName().equals(setting))

@@ -2,6 +2,7 @@ package io.nccl4j.internal.reference.transport;
 
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclSystemException;
+import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -59,7 +60,7 @@ final class SharedMemory {
   }
 
   static Path temporary() {
-    return Path.of(System.getProperty("java.io.tmpdir"));
+    return Arguments.path(System.getProperty("java.io.tmpdir"), "java.io.tmpdir");
   }
 
   /**
