@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.fixtures.libraries.Requirement;
 import io.nccl4j.fixtures.programs.FinishedProgram;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -20,9 +21,11 @@ class ClassLoadersTest {
             "NCCL4J_NCCL_LIBRARY", Requirement.library("nccl").toString(),
             "NCCL4J_CUDART_LIBRARY", Requirement.library("cudart").toString(),
             "NCCL4J_STANDIN_DEVICES", "2");
-    FinishedProgram ended =
-        FinishedProgram.run(
-            environment, FinishedProgram.java(LoaderUser.class.getName(), backend, when));
+    // The JDK's caches have soft references to the last loader, which a full heap would clear.
+    List<String> command =
+        FinishedProgram.java(
+            "-XX:SoftRefLRUPolicyMSPerMB=0", LoaderUser.class.getName(), backend, when);
+    FinishedProgram ended = FinishedProgram.run(environment, command);
     assertEquals((backend + "\n").repeat(3) + "0 loaders are left\n", ended.out(), ended.err());
   }
 }

@@ -20,7 +20,7 @@ import java.util.concurrent.FutureTask;
 /** The program of {@link ClassLoadersTest}: runs collectives in several class loaders. */
 public final class LoaderUser {
   private static final int LOADERS = 3;
-  private static final Duration COLLECTED_WITHIN = Duration.ofSeconds(60);
+  private static final Duration COLLECTED_WITHIN = Duration.ofSeconds(30);
 
   private LoaderUser() {}
 

@@ -3,12 +3,14 @@ package io.nccl4j.tools.doctor;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.Stream;
 
 /**
  * One copy of a library that nccl4j or another program would find on this machine.
@@ -54,12 +56,12 @@ record LibraryCopy(String source, Path path) {
       return Optional.empty();
     }
     String source = property == null ? library.variable() : "-D" + library.property();
-    Path path = machine.path(value);
-    List<Path> files =
-        Files.isDirectory(path)
-            ? library.files().stream().map(path::resolve).toList()
-            : List.of(path);
-    return files.stream()
+    return path(value, machine).stream()
+        .flatMap(
+            path ->
+                Files.isDirectory(path)
+                    ? library.files().stream().map(path::resolve)
+                    : Stream.of(path))
         .flatMap(file -> real(file).stream())
         .findFirst()
         .map(file -> new LibraryCopy(source, file));
@@ -71,8 +73,7 @@ record LibraryCopy(String source, Path path) {
     machine
         .variable("LD_LIBRARY_PATH")
         .ifPresent(value -> folders(value, "LD_LIBRARY_PATH", machine, sources));
-    configured(machine)
-        .forEach(f -> sources.add(new CopySource("the system loader", machine.path(f))));
+    configured(machine).forEach(f -> add("the system loader", f, machine, sources));
     for (Path packages : sitePackages) {
       library
           .wheelFolders()
@@ -80,22 +81,35 @@ record LibraryCopy(String source, Path path) {
     }
     machine
         .variable("CONDA_PREFIX")
-        .ifPresent(
-            home -> sources.add(new CopySource("CONDA_PREFIX", machine.path(home + "/lib"))));
+        .ifPresent(home -> add("CONDA_PREFIX", home + "/lib", machine, sources));
     cudaHomes(machine)
         .forEach(
             (source, home) -> {
-              sources.add(new CopySource(source, machine.path(home + "/lib64")));
-              sources.add(new CopySource(source, machine.path(home + "/lib")));
+              add(source, home + "/lib64", machine, sources);
+              add(source, home + "/lib", machine, sources);
             });
     return sources;
+  }
+
+  private static void add(
+      String source, String folder, Machine machine, List<CopySource> searchPath) {
+    path(folder, machine).ifPresent(path -> searchPath.add(new CopySource(source, path)));
+  }
+
+  /** Skips a name that is invalid in this locale, as nccl4j does. */
+  private static Optional<Path> path(String name, Machine machine) {
+    try {
+      return Optional.of(machine.path(name));
+    } catch (InvalidPathException e) {
+      return Optional.empty();
+    }
   }
 
   private static void folders(
       String value, String source, Machine machine, List<CopySource> searchPath) {
     for (String folder : value.split("[:;]", -1)) {
       if (!folder.isBlank()) {
-        searchPath.add(new CopySource(source, machine.path(folder)));
+        add(source, folder, machine, searchPath);
       }
     }
   }

@@ -14,6 +14,8 @@ import java.util.TreeSet;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Tests of the checks on library copies and their device code. */
 class LibrariesTest {
@@ -46,6 +48,21 @@ class LibrariesTest {
 
   @Test
   void oneCopyIsFine() {
+    assertEquals(List.of(), machine.titles(new LibrariesCheck()));
+  }
+
+  /** In the C locale, a name that is not ASCII is invalid; in others, half a character is. */
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "CONDA_PREFIX",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "LD_LIBRARY_PATH",
+        "NCCL4J_NCCL_LIBRARY"
+      })
+  void folderThatLocaleCannotNameIsSkipped(String variable) {
+    machine.set(variable, "/tmp/\uD800");
     assertEquals(List.of(), machine.titles(new LibrariesCheck()));
   }
 

@@ -149,11 +149,8 @@ class ProcessTest {
 
   @Test
   void hangingProcessIsKilled() throws Exception {
-    // Loading a pipe without a writer blocks.
-    Path pipe = folder.resolve("libcudart.so.13");
-    assertEquals(0, FinishedProgram.run(Map.of(), List.of("mkfifo", pipe.toString())).status());
     Map<String, String> environment = standIn();
-    environment.put("NCCL4J_CUDART_LIBRARY", pipe.toString());
+    environment.put("NCCL4J_CUDART_LIBRARY", cudartThat("for (;;) pause();").toString());
     FinishedProgram ended = doctor(environment, "--timeout", "8");
     assertEquals(1, ended.status(), ended.out());
     assertTrue(
@@ -164,21 +161,22 @@ class ProcessTest {
         ended.out());
   }
 
+  /** Compiles a library that runs a statement when it is loaded. */
+  private Path cudartThat(String statement) throws IOException, InterruptedException {
+    String load = "__attribute__((constructor)) void load(void)";
+    Path file =
+        Files.writeString(
+            folder.resolve("load.c"), "int pause(void); " + load + " { " + statement + " }");
+    Path library = folder.resolve("libcudart.so.13");
+    List<String> gcc = List.of("gcc", "-shared", "-fPIC", file + "", "-o", library + "");
+    assertEquals(0, FinishedProgram.run(Map.of(), gcc).status());
+    return library;
+  }
+
   @Test
   void crashingLibraryIsAFinding() throws Exception {
     Map<String, String> environment = standIn();
-    Path source =
-        Files.writeString(
-            folder.resolve("crash.c"),
-            "__attribute__((constructor)) void crash(void) { __builtin_trap(); }");
-    Path library = folder.resolve("libcudart.so.13");
-    assertEquals(
-        0,
-        FinishedProgram.run(
-                Map.of(),
-                List.of("gcc", "-shared", "-fPIC", source.toString(), "-o", library.toString()))
-            .status());
-    environment.put("NCCL4J_CUDART_LIBRARY", library.toString());
+    environment.put("NCCL4J_CUDART_LIBRARY", cudartThat("__builtin_trap();").toString());
     FinishedProgram ended = doctor(environment);
     assertEquals(1, ended.status(), ended.out());
     assertTrue(
