@@ -44,12 +44,16 @@ final class FlightRecorderEvents {
     }
   }
 
-  /** Stops to watch recordings after the last backend, so that this class can be unloaded. */
+  /**
+   * Stops watching recordings after the last backend, so that this class can be unloaded. What is
+   * still open then is not recorded.
+   */
   static synchronized void backendClosed() {
     openBackends--;
     if (openBackends == 0) {
       FlightRecorder.removeListener(LISTENER);
       FlightRecorder.removePeriodicEvent(PROCESS);
+      on = false;
     }
   }
 

@@ -66,15 +66,24 @@ final class ElfFile {
     int programs = Short.toUnsignedInt(header.getShort(0x38));
     long sectionHeaders = header.getLong(0x28);
     long end =
-        sectionHeaders + (long) SECTION_HEADER_BYTES * Short.toUnsignedInt(header.getShort(0x3C));
+        end(
+            sectionHeaders,
+            (long) SECTION_HEADER_BYTES * Short.toUnsignedInt(header.getShort(0x3C)));
+    end = Math.max(end, end(programHeaders, (long) programs * PROGRAM_HEADER_BYTES));
     ByteBuffer table = read(channel, programHeaders, programs * PROGRAM_HEADER_BYTES);
-    end = Math.max(end, programHeaders + table.capacity());
     for (int at = 0; at + PROGRAM_HEADER_BYTES <= table.limit(); at += PROGRAM_HEADER_BYTES) {
       if (table.getInt(at) == LOADED) {
-        end = Math.max(end, table.getLong(at + 0x08) + table.getLong(at + 0x20));
+        end = Math.max(end, end(table.getLong(at + 0x08), table.getLong(at + 0x20)));
       }
     }
     return end;
+  }
+
+  private static long end(long offset, long bytes) throws IOException {
+    if (offset < 0 || bytes < 0 || offset + bytes < 0) {
+      throw new IOException("its header is damaged");
+    }
+    return offset + bytes;
   }
 
   /** Reads a part of the file; the buffer's limit is smaller than its capacity at the end. */

@@ -13,6 +13,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The library under test is one of the JDK's own. */
 class ElfFileTest {
@@ -74,6 +75,23 @@ class ElfFileTest {
     byte[] bytes = Files.readAllBytes(WHOLE);
     Arrays.fill(bytes, 0x38, 0x3A, (byte) 0xFF);
     assertTrue(ElfFile.fault(write(bytes)).startsWith("is truncated"));
+  }
+
+  /** The highest byte of the offset of the program headers, and of the section headers. */
+  @ParameterizedTest
+  @ValueSource(ints = {0x27, 0x2F})
+  void offsetBeyondAnyFileIsDamage(int offset) throws IOException {
+    byte[] bytes = Files.readAllBytes(WHOLE);
+    for (int value : new int[] {0x7F, 0x80, 0xFF}) {
+      Arrays.fill(bytes, offset - 6, offset, (byte) 0xFF);
+      bytes[offset] = (byte) value;
+      String fault = ElfFile.fault(write(bytes));
+      boolean fits = value == 0x7F;
+      assertTrue(
+          fault.startsWith("cannot be read: java.io.IOException: its header is damaged")
+              || (fits && fault.startsWith("is truncated")),
+          fault);
+    }
   }
 
   @Test
