@@ -41,6 +41,7 @@ final class ClassInitialization {
           "CheckedOperation",
           "OperationNumbers",
           "DeviceType",
+          "Recovery",
           "ReduceOp",
           "NcclResult",
           "ShrinkMode",

@@ -562,8 +562,8 @@ public final class Communicator implements AutoCloseable {
   /**
    * Creates a communicator without some of this one's ranks; the remaining ranks keep their order.
    * All survivors call this method, with the same ranks and mode. The excluded ranks do not call it
-   * and may have exited. To continue after losing ranks, use {@link Recovery}, which also finds out
-   * whom to exclude. C: {@code ncclCommShrink}, from NCCL 2.27 on.
+   * and may have exited. To continue after losing ranks, use {@link Recovery}, which determines the
+   * ranks to exclude. C: {@code ncclCommShrink}, from NCCL 2.27 on.
    *
    * <p>It waits for the other survivors until the timeout of {@code childConfig} expires. A rank
    * that detects a loss only by a timeout calls this method that much later, so give {@code
@@ -571,12 +571,12 @@ public final class Communicator implements AutoCloseable {
    *
    * <p>On the reference backend, the call fails on every survivor if one of them exits or fails
    * before all have connected. The survivors then call it again on this communicator and exclude
-   * those ranks too. If survivors exclude different ranks, nobody gets a communicator, and each
-   * gets an {@link NcclInvalidUsageException} that names two of the sets; a rank that calls after
-   * others have shrunk without it gets one that says so. To detect this, an {@link
-   * ShrinkMode#ABORT_FIRST} shrink waits up to two seconds for excluded ranks that have not left
-   * and whose processes answer. NCCL does not compare the sets: ranks that differ wait until the
-   * timeout expires.
+   * those ranks too. If survivors exclude different ranks in an {@link ShrinkMode#ABORT_FIRST}
+   * shrink, nobody gets a communicator, and each gets an {@link NcclInvalidUsageException} that
+   * names two of the sets; a rank that calls after others have shrunk without it gets one that says
+   * so. To detect this, such a shrink waits up to two seconds for excluded ranks that have not left
+   * and whose processes answer, and up to a quarter of the timeout for those that do not. NCCL does
+   * not compare the sets: ranks that differ wait until the timeout expires.
    *
    * @param excludedRanks the ranks to exclude: at least one, and not this one; the set is copied
    * @param mode whether this communicator's operations are finished or aborted first

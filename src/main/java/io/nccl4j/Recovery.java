@@ -4,6 +4,7 @@ import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.RankSets;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
@@ -95,7 +96,7 @@ public final class Recovery {
    * @return the new communicator, with the same configuration; the caller closes it
    * @throws IllegalArgumentException if a rank of {@link #withLostRanks} is out of range or is this
    *     rank
-   * @throws IllegalStateException if the communicator is not open
+   * @throws IllegalStateException if the communicator is not open, or in a {@link Group}
    * @throws NcclException if this rank cannot continue: the lost ranks are unknown, the survivors
    *     have no majority or exclude this rank, or the library reports an error; {@code failure} is
    *     its cause or suppressed in it
@@ -107,6 +108,13 @@ public final class Recovery {
     Objects.requireNonNull(failure, "failure");
     for (int rank : lostRanks) {
       Arguments.inRange(rank, "lost rank", 0, communicator.size() - 1);
+      if (rank == communicator.rank()) {
+        throw new IllegalArgumentException("lost rank is " + rank + ", this rank itself");
+      }
+    }
+    if (Group.running()) {
+      throw new IllegalStateException(
+          "a recovery waits for other ranks; call it outside the group");
     }
     Optional<Set<Integer>> found = communicator.lostRanks();
     if (found.isEmpty()) {
@@ -115,23 +123,28 @@ public final class Recovery {
     Duration timeout = communicator.config().timeout();
     Backoff backoff = Backoff.betweenLooks(Deadline.after(timeout.multipliedBy(TIMEOUTS)));
     SortedSet<Integer> excluded = union(lostRanks, found.get());
+    NcclException last = failure;
     while (true) {
-      checkMajority(communicator, excluded, failure);
+      checkMajority(communicator, excluded, failure, last);
       try {
         return communicator.shrinkAfterFailure(excluded);
       } catch (NcclException e) {
         e.addSuppressed(failure);
-        boolean disagreed = e.result() == NcclResult.INVALID_USAGE;
-        if (disagreed && e.failedRanks().contains(communicator.rank())) {
-          throw e; // the others continue without this rank
+        last = e;
+        boolean disagreed = e instanceof NcclInvalidUsageException;
+        boolean expelled = disagreed && e.failedRanks().contains(communicator.rank());
+        if (expelled || e instanceof CommunicatorAbortedException) {
+          throw e;
         }
         // Some of the ranks that this rank has excluded have called.
         SortedSet<Integer> next = union(disagreed ? lostRanks : excluded, e.failedRanks());
         next.addAll(e.missingRanks());
         next.addAll(communicator.lostRanks().orElseThrow());
         next.remove(communicator.rank());
-        boolean learned = disagreed || !next.equals(excluded);
-        if (!learned || !pause(backoff)) {
+        // The others may have given up waiting for this rank, and see now that it has come.
+        boolean late = e.missingRanks().contains(communicator.rank());
+        boolean mayDiffer = disagreed || late || !next.equals(excluded);
+        if (!mayDiffer || !pause(backoff)) {
           throw e;
         }
         excluded = next;
@@ -145,10 +158,11 @@ public final class Recovery {
       throw cannot(
           communicator,
           failure,
+          failure,
           "NCCL does not report which ranks are lost; pass the ranks that the launcher reports to"
               + " withLostRanks, the same on every rank, or abort and start all ranks anew");
     }
-    checkMajority(communicator, lostRanks, failure);
+    checkMajority(communicator, lostRanks, failure, failure);
     try {
       return communicator.shrinkAfterFailure(new TreeSet<>(lostRanks));
     } catch (NcclException e) {
@@ -158,7 +172,7 @@ public final class Recovery {
   }
 
   private void checkMajority(
-      Communicator communicator, Set<Integer> excluded, NcclException failure) {
+      Communicator communicator, Set<Integer> excluded, NcclException failure, NcclException last) {
     int size = communicator.size();
     int left = size - excluded.size();
     boolean majority = 2 * left > size || (2 * left == size && !excluded.contains(0));
@@ -166,16 +180,25 @@ public final class Recovery {
       throw cannot(
           communicator,
           failure,
-          "%d of %d ranks are left, which is no majority: the other ranks may continue too. Recovery.withMinority(true) continues anyway"
-              .formatted(left, size));
+          last,
+          "%d of %d ranks are left without %s, which is no majority: the other ranks may continue too. Recovery.withMinority(true) continues anyway"
+              .formatted(left, size, RankSets.describe(RankSets.of(excluded))));
     }
   }
 
+  /**
+   * Returns the exception of a rank that cannot continue.
+   *
+   * @param last the failure of the last attempt, or {@code failure} if there was none
+   */
   private static NcclException cannot(
-      Communicator communicator, NcclException failure, String why) {
+      Communicator communicator, NcclException failure, NcclException last, String why) {
     String text = why + "; rank " + communicator.rank() + " failed: " + failure.getMessage();
     NcclException thrown = NcclException.of("recover", failure.code(), text, "");
     thrown.initDetails(failure.details()).initCause(failure);
+    if (last != failure) {
+      thrown.addSuppressed(last);
+    }
     return thrown;
   }
 

@@ -12,6 +12,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.auth.AeadCipher;
 import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapFailure;
 import io.nccl4j.internal.reference.bootstrap.Handshake;
 import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import io.nccl4j.internal.reference.bootstrap.Message;
@@ -193,13 +194,7 @@ class HandshakeTest {
   }
 
   private static byte[] giveUp() {
-    return Message.of(
-            Message.Kind.GIVE_UP,
-            out -> {
-              out.writeUTF("a test");
-              Message.writeBits(out, null);
-            })
-        .array();
+    return Message.of(Message.Kind.GIVE_UP, BootstrapFailure.of("a test")::write).array();
   }
 
   /** Returns the request of rank 0 of 2, which is answered. */

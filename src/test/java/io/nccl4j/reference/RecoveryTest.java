@@ -19,6 +19,9 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.fixtures.RankThreads;
+import io.nccl4j.internal.reference.ReferenceCommunicator;
+import io.nccl4j.internal.reference.bootstrap.Bootstraps;
+import io.nccl4j.spi.Contract;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -66,13 +69,21 @@ class RecoveryTest {
     void run(Communicator world) throws Exception;
   }
 
+  private interface RanksBody {
+    void run(Communicator world, CommunicatorList worlds) throws Exception;
+  }
+
   /** Runs a body on each rank of a new communicator, in a thread each, and ends it afterwards. */
   private static void run(Place place, int ranks, CommunicatorConfig config, RankBody body) {
+    run(place, ranks, config, (world, worlds) -> body.run(world));
+  }
+
+  private static void run(Place place, int ranks, CommunicatorConfig config, RanksBody body) {
     int[] devices = IntStream.range(0, ranks).toArray();
     try (Backend backend = open(place, ranks)) {
       CommunicatorList worlds = backend.newCommunicators(devices, config);
       try {
-        RankThreads.run(ranks, rank -> body.run(worlds.get(rank)), () -> {});
+        RankThreads.run(ranks, rank -> body.run(worlds.get(rank), worlds));
       } finally {
         worlds.forEach(Communicator::abort);
       }
@@ -221,7 +232,7 @@ class RecoveryTest {
     run(
         Place.TCP,
         3,
-        CONFIG.withTimeout(Duration.ofSeconds(2)),
+        CONFIG.withTimeout(Duration.ofSeconds(5)),
         world -> {
           if (world.rank() == 1) {
             done.await();
@@ -309,7 +320,7 @@ class RecoveryTest {
         place,
         4,
         CONFIG,
-        world -> {
+        (world, worlds) -> {
           String set = sets.get(world.rank());
           if (set.equals("-")) {
             return;
@@ -317,6 +328,10 @@ class RecoveryTest {
           Set<Integer> excluded = new TreeSet<>();
           Arrays.stream(set.split(" ")).map(Integer::valueOf).forEach(excluded::add);
           ready.await();
+          if (set.equals("1 2 3")) {
+            // It needs no other rank, and would continue alone if they were late.
+            awaitShrink(worlds.get(1));
+          }
           NcclInvalidUsageException refused =
               assertThrows(
                   NcclInvalidUsageException.class,
@@ -332,6 +347,63 @@ class RecoveryTest {
                 "shrink: ranks exclude different ranks: rank . excludes rank.*, rank . excludes rank.*"));
     assertEquals(List.of(), unclear);
     assertEquals(callers, thrown.size());
+  }
+
+  private static void awaitShrink(Communicator world) throws InterruptedException {
+    Bootstraps bootstraps =
+        ((ReferenceCommunicator) Contract.get().driver(world))
+            .hostedRank()
+            .communicator()
+            .bootstraps();
+    while (bootstraps.unfinished() == 0) {
+      TimeUnit.MILLISECONDS.sleep(1);
+    }
+  }
+
+  /** Ranks that a shrink excludes may be ahead, in the next one. */
+  @ParameterizedTest
+  @EnumSource
+  void shrinksThatFinishFirstMayExcludeDifferentRanks(Place place) {
+    run(
+        place,
+        3,
+        CONFIG,
+        world -> {
+          for (int round = 0; round < 20; round++) {
+            int excluded = round % 3;
+            if (world.rank() != excluded) {
+              world.shrink(Set.of(excluded), ShrinkMode.FINISH_FIRST).close();
+            }
+          }
+          assertEquals(7, sum(world, bit(world)));
+        });
+  }
+
+  /** All ranks are alive; one of them is excluded in the first attempt of some. */
+  @ParameterizedTest
+  @EnumSource
+  void survivorsThatDisagreeFirstContinueTogether(Place place) {
+    CyclicBarrier all = new CyclicBarrier(4);
+    run(
+        place,
+        5,
+        CONFIG,
+        world -> {
+          if (world.rank() == 4) {
+            world.abort();
+            return;
+          }
+          all.await();
+          NcclException failure = new NcclException("test", 6, "a failure", "");
+          Recovery recovery = Recovery.defaults();
+          if (world.rank() % 2 == 0) {
+            // Excludes a rank that is alive, as one that has timed out may.
+            assertThrows(
+                NcclException.class,
+                () -> world.shrink(Set.of(3, 4), ShrinkMode.ABORT_FIRST, CONFIG).close());
+          }
+          recoverAndSum(world, recovery, failure, 15);
+        });
   }
 
   /** A rank that was excluded while it was alive learns that the others continue without it. */

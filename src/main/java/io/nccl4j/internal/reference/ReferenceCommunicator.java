@@ -198,7 +198,8 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
         child,
         created ->
             deadline -> {
-              if (mode == ShrinkMode.ABORT_FIRST) {
+              boolean afterFailure = mode == ShrinkMode.ABORT_FIRST;
+              if (afterFailure) {
                 context.markRevoked();
                 hostedRank.revoke();
               } else {
@@ -206,11 +207,11 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
               }
               BootstrapKey now = hostedRank.next(BootstrapKey.SHRINK, excluded);
               Bootstrap joined = hostedRank.communicator().bootstraps().bootstrap(now);
-              created.shrinking = hostedRank;
-              hostedRank.beginShrink(
-                  excluded,
-                  created.participant(joined, context.rank(), hostedRank, deadline),
-                  mode == ShrinkMode.ABORT_FIRST);
+              if (afterFailure) {
+                created.shrinking = hostedRank;
+                hostedRank.beginShrink(
+                    excluded, created.participant(joined, context.rank(), hostedRank, deadline));
+              }
               return created.joinBootstrap(joined, hostedRank, 0, context.rank(), deadline);
             });
   }

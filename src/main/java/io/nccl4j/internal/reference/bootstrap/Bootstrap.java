@@ -236,6 +236,11 @@ public final class Bootstrap {
     }
   }
 
+  /** Returns whether all expected ranks have arrived. */
+  synchronized boolean isAssigned() {
+    return assignments != null;
+  }
+
   private boolean isOver() {
     return done || failure != null;
   }
@@ -521,11 +526,15 @@ public final class Bootstrap {
     if (failure == null) {
       return;
     }
-    BitSet failed = departedRanks();
-    failed.or(failure.failed());
     throw failure
         .seenBy(rank, function)
-        .initDetails(FailureDetails.of(name, failed, failure.missing()));
+        .initDetails(
+            FailureDetails.of(name, existing(failure.failed()), existing(failure.missing())));
+  }
+
+  /** Returns the ranks that exist; another process may have named others. */
+  private BitSet existing(BitSet ranks) {
+    return ranks.get(0, Math.max(expected.length(), parent == null ? 0 : parent.size()));
   }
 
   private Map<Integer, RankAssignment> assignRanks() {

@@ -127,7 +127,7 @@ public final class Bootstraps {
     bootstraps.forEach(
         (key, bootstrap) -> {
           BootstrapFailure found =
-              key.function().equals(BootstrapKey.SHRINK)
+              key.function().equals(BootstrapKey.SHRINK) && !bootstrap.isAssigned()
                   ? parent.disagreement(key.excluded())
                   : null;
           if (found != null) {

@@ -25,7 +25,7 @@ public final class Message {
     CONTROL(2),
     /** Opens the connection of a link; data follows. */
     LINK(3),
-    /** A rank has been revoked, closed or aborted. */
+    /** A rank has been revoked, closed or aborted, or is in another state of a shrink. */
     PRESENCE(4),
     /** A failure that concerns all ranks. */
     FAILURE(5),

@@ -18,8 +18,12 @@ public final class CollectiveRunner implements Transfer {
   /** Up to this size, the number of hops costs more than the bytes that each rank moves. */
   private static final long TREE_BYTES = 256 << 10;
 
-  /** Up to this size, synchronizing through shared memory costs less than a ring's hops. */
-  private static final long SHARED_MEMORY_BYTES = 256 << 10;
+  /**
+   * Up to this size, synchronizing through shared memory costs less than a ring's hops. Not less
+   * than a tree may have: above, all ranks use a ring, also while some do not know yet that a
+   * process refuses to share memory.
+   */
+  private static final long SHARED_MEMORY_BYTES = TREE_BYTES;
 
   private final RankContext context;
   private final Reduction reduction = new Reduction();
@@ -310,8 +314,8 @@ public final class CollectiveRunner implements Transfer {
     if (!context.mayExplain(function, source, mismatchSince)) {
       throw context.mismatch(
           function,
-          "rank %d called another %s or earlier collective than rank %d"
-              .formatted(source, function, context.rank()));
+          "the collectives of ranks %d and %d differ: rank %d is in %s, rank %d called that or an earlier one differently"
+              .formatted(context.rank(), source, context.rank(), function, source));
     }
     mismatchSince = mismatchSince == 0 ? System.nanoTime() : mismatchSince;
   }

@@ -195,8 +195,8 @@ public final class PointToPoint implements Transfer {
       }
       throw context.mismatch(
           function,
-          "rank %d called another %s or earlier collective than rank %d"
-              .formatted(message.peer, function, context.rank()));
+          "the collectives of ranks %d and %d differ: rank %d is in %s, rank %d called that or an earlier one differently"
+              .formatted(context.rank(), message.peer, context.rank(), function, message.peer));
     }
     context.checkFault(function);
     throw context.mismatch(

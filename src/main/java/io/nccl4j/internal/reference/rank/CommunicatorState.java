@@ -292,6 +292,11 @@ public final class CommunicatorState
   }
 
   @Override
+  public void warn(String text) {
+    RemoteProcess.warn(text);
+  }
+
+  @Override
   public void announceMemory(LinkKey key, Path path) {
     remoteProcess(key.to()).announceMemory(key, path);
   }
@@ -483,26 +488,22 @@ public final class CommunicatorState
   }
 
   /**
-   * Notifies all ranks of a rank's shrink, and waits until the processes of the excluded ranks have
-   * received that, unless they do not answer: an excluded rank that shrinks too then learns that it
-   * is excluded, whichever of the two was first.
-   *
-   * @param afterFailure whether an excluded rank that answers was probably excluded by mistake, and
-   *     is given time to call too
+   * Notifies all ranks of a rank's aborting shrink, and waits until the processes of the excluded
+   * ranks have received that, unless they do not answer: an excluded rank that shrinks too then
+   * learns that it is excluded, whichever of the two was first. An excluded rank that answers was
+   * probably excluded by mistake, and is given time to shrink too.
    */
-  void announceShrink(RankState self, Participant participant, boolean afterFailure) {
+  void announceShrink(RankState self, Participant participant) {
     announceShrink(self);
     long timeout = participant.deadline().timeout().toNanos();
-    Deadline grace =
-        Deadline.after(
-            Duration.ofNanos(afterFailure ? Math.min(EXPLANATION_NANOS, timeout / 4) : 0));
+    Deadline grace = Deadline.after(Duration.ofNanos(Math.min(EXPLANATION_NANOS, timeout / 4)));
     BitSet excluded = self.shrink().excluded();
-    List<BooleanSupplier> heard = new ArrayList<>();
+    List<BooleanSupplier> acknowledged = new ArrayList<>();
     for (int rank = excluded.nextSetBit(0); rank >= 0; rank = excluded.nextSetBit(rank + 1)) {
       RankState other = rankState(rank);
       RemoteProcess process = remoteProcess(rank);
       long request = process == null ? 0 : process.requestAnswer();
-      heard.add(
+      acknowledged.add(
           () ->
               other.presence().left()
                   || (process != null && process.silent(Bootstrap.silenceNanos(timeout)))
@@ -512,7 +513,7 @@ public final class CommunicatorState
         .bootstrap()
         .await(
             participant,
-            () -> heard.stream().allMatch(BooleanSupplier::getAsBoolean),
+            () -> acknowledged.stream().allMatch(BooleanSupplier::getAsBoolean),
             () -> new Bootstrap.MissingRanks(describe(excluded) + " did not answer", excluded));
   }
 
@@ -569,13 +570,18 @@ public final class CommunicatorState
     return silent;
   }
 
+  /** Returns the number of the last known state of each rank's shrinks. */
+  long[] shrinkNumbers() {
+    return rankStates.stream().mapToLong(state -> state.shrink().number()).toArray();
+  }
+
   @Override
   public BootstrapFailure disagreement(BitSet excluded) {
     for (HostedRank hostedRank : hostedRanks) {
       RankState own = hostedRank == null ? null : hostedRank.self();
       if (own != null && own.shrink().pending() && own.shrink().excluded().equals(excluded)) {
         for (RankState other : rankStates) {
-          BootstrapFailure found = disagreement(own, hostedRank.lastExcluded(), other);
+          BootstrapFailure found = disagreement(own, other, hostedRank.knew(other));
           if (found != null) {
             return found;
           }
@@ -594,43 +600,39 @@ public final class CommunicatorState
   /**
    * Returns why two ranks cannot both shrink, or null.
    *
-   * @param last the ranks that the first rank's previous shrink excluded: the other rank may not
-   *     have noticed yet that this one has ended
+   * @param ended whether the shrink of the other rank is one that has ended, which it may not have
+   *     noticed yet
    */
-  private BootstrapFailure disagreement(RankState own, BitSet last, RankState other) {
+  private BootstrapFailure disagreement(RankState own, RankState other, boolean ended) {
     BitSet mine = own.shrink().excluded();
-    RankState.Shrink others = other.shrink();
-    if (others.phase() == RankState.ShrinkPhase.DONE && others.excluded().get(own.rank())) {
+    RankState.Shrink theirs = other.shrink();
+    // Another process may have named ranks that do not exist.
+    BitSet others = theirs.excluded().get(0, size());
+    if (theirs.phase() == RankState.ShrinkPhase.DONE && others.get(own.rank())) {
       return new BootstrapFailure(
           "rank %d continues without %s; rank %d excludes %s"
               .formatted(
-                  other.rank(),
-                  RankSets.describe(others.excluded()),
-                  own.rank(),
-                  RankSets.describe(mine)),
-          others.excluded(),
+                  other.rank(), RankSets.describe(others), own.rank(), RankSets.describe(mine)),
+          others,
           new BitSet(),
           true);
     }
-    if (!others.pending()
-        || others.excluded().equals(mine)
-        || others.excluded().equals(last)
+    if (!theirs.pending()
+        || ended
+        || others.equals(mine)
         || expectsRankThatLeft(mine)
-        || expectsRankThatLeft(others.excluded())) {
+        || expectsRankThatLeft(others)) {
       return null;
     }
     // The other excluded ranks may call too: only those that have left are known to be lost.
     BitSet failed = new BitSet();
-    IntStream.concat(mine.stream(), others.excluded().stream())
+    IntStream.concat(mine.stream(), others.stream())
         .filter(rank -> presence(rank).left())
         .forEach(failed::set);
     return new BootstrapFailure(
         "ranks exclude different ranks: rank %d excludes %s, rank %d excludes %s"
             .formatted(
-                own.rank(),
-                RankSets.describe(mine),
-                other.rank(),
-                RankSets.describe(others.excluded())),
+                own.rank(), RankSets.describe(mine), other.rank(), RankSets.describe(others)),
         failed,
         new BitSet(),
         true);

@@ -71,7 +71,8 @@ public final class HostedRank implements RankContext {
   private volatile Duration timeout = Duration.ofSeconds(30);
   private volatile long timeoutNanos = timeout.toNanos();
   private volatile String name;
-  private volatile BitSet lastExcluded;
+  // The numbers of the states of all ranks' shrinks when this rank's last shrink ended, or null.
+  private volatile long[] knownShrinks;
   private volatile NcclException failure;
   private volatile IdleStrategy waiter;
   private final AtomicReference<CompletableFuture<Awaited>> question = new AtomicReference<>();
@@ -206,30 +207,29 @@ public final class HostedRank implements RankContext {
   }
 
   /**
-   * Tells the other ranks which ranks a shrink of this rank excludes.
+   * Notifies the other ranks of the ranks that an aborting shrink of this rank excludes.
    *
-   * @param afterFailure whether ranks are excluded because they seem to be lost
-   * @throws NcclException if another rank excludes other ranks
+   * @throws NcclException if another rank is known to exclude other ranks
    */
-  public void beginShrink(BitSet excluded, Participant participant, boolean afterFailure) {
+  public void beginShrink(BitSet excluded, Participant participant) {
     self.setShrink(RankState.ShrinkPhase.PENDING, excluded);
-    communicator.announceShrink(self, participant, afterFailure);
+    communicator.announceShrink(self, participant);
   }
 
-  /** Tells the other ranks that the shrink has ended. */
+  /** Notifies the other ranks of the end of the shrink. */
   public void endShrink(boolean done) {
     if (self.shrink().pending()) {
-      lastExcluded = self.shrink().excluded();
-      boolean forGood = done && revoked();
+      knownShrinks = communicator.shrinkNumbers();
       self.setShrink(
-          forGood ? RankState.ShrinkPhase.DONE : RankState.ShrinkPhase.NONE, lastExcluded);
+          done ? RankState.ShrinkPhase.DONE : RankState.ShrinkPhase.NONE, self.shrink().excluded());
       communicator.announceShrink(self);
     }
   }
 
-  /** Returns the ranks that the last shrink that has ended excluded, or null. */
-  BitSet lastExcluded() {
-    return lastExcluded;
+  /** Returns whether a shrink of another rank was known when this rank's last one ended. */
+  boolean knew(RankState other) {
+    long[] known = knownShrinks;
+    return known != null && other.shrink().number() <= known[other.rank()];
   }
 
   /** Returns the number of a new operation in the order of this rank's operations. */
@@ -317,7 +317,12 @@ public final class HostedRank implements RankContext {
   }
 
   private void end(Presence how) {
-    self.setPresence(how);
+    synchronized (turns) {
+      // An abort by another thread may come first.
+      if (!self.presence().left()) {
+        self.setPresence(how);
+      }
+    }
     communicator.announcePresence(self);
     synchronized (turns) {
       turns.notifyAll();
@@ -524,7 +529,10 @@ public final class HostedRank implements RankContext {
         stuck);
   }
 
-  /** Returns what this rank's operation waits for, or null if it makes progress. */
+  /**
+   * Returns what this rank's operation waits for; null if there is none, or its thread does not
+   * answer, because it makes progress or is slow.
+   */
   public Awaited awaited() {
     CompletableFuture<Awaited> asked = new CompletableFuture<>();
     question.set(asked);

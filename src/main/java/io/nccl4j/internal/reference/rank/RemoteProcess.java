@@ -38,7 +38,8 @@ public final class RemoteProcess implements Connection.Receiver {
   private final BitSet ranks;
   private volatile Connection connection;
   private volatile boolean lost;
-  // When the oldest pending request for status was sent; 0 if there is none.
+  // Since when the process owes an answer: the oldest pending request, or the last answer if more
+  // are pending; 0 if none is.
   private volatile long unansweredSince;
   private long requests;
   private volatile long answers;

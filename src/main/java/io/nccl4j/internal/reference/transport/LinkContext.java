@@ -56,6 +56,9 @@ public interface LinkContext {
   /** Reports to the sender of a link that this process cannot open its shared memory. */
   void refuseMemory(LinkKey key, String why);
 
+  /** Logs a warning without waiting for the logger, which other communicators may need. */
+  void warn(String text);
+
   /** Announces the sync object of all ranks to the other processes. */
   void announceSync(Path path);
 

@@ -1,7 +1,6 @@
 package io.nccl4j.internal.reference.transport;
 
 import io.nccl4j.NcclSystemException;
-import io.nccl4j.internal.util.Loggers;
 import java.lang.foreign.Arena;
 import java.net.ProtocolException;
 import java.nio.file.InvalidPathException;
@@ -32,7 +31,7 @@ public final class SharedMemoryTransport {
   private final ConcurrentHashMap<LinkKey, SameHostSendLink> sendLinks = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<LinkKey, SameHostReceiveLink> receiveLinks =
       new ConcurrentHashMap<>();
-  // The links that this process has created, in shared memory, or over TCP if that is refused.
+  // The links that this process has created; those that were refused are not used.
   private final Map<LinkKey, SharedMemoryLink> created = new LinkedHashMap<>();
   private final Map<LinkKey, String> refused = new HashMap<>();
   private Arena arena;
@@ -65,8 +64,7 @@ public final class SharedMemoryTransport {
     }
     String why = refused.get(key);
     if (why != null) {
-      Loggers.of(SharedMemoryTransport.class)
-          .warn("{} uses TCP instead of shared memory: {}", key, why);
+      context.warn(key + " uses TCP instead of shared memory: " + why);
       return links.tcpSendLink(key);
     }
     return memory.opened() ? memory : null;
@@ -95,6 +93,9 @@ public final class SharedMemoryTransport {
    * @param why why this process or that of the receiver cannot use its memory
    */
   synchronized void refuse(LinkKey key, String why) {
+    if (ended) {
+      return;
+    }
     SharedMemoryLink memory = created.get(key);
     if (memory == null || !memory.opened()) {
       refused.put(key, why);
@@ -196,7 +197,8 @@ public final class SharedMemoryTransport {
    * @throws ProtocolException if the file is not a sync object, or none is expected
    */
   public synchronized void receiveSync(String path) throws ProtocolException {
-    if (ended) {
+    // After a refusal the file may be gone.
+    if (ended || syncRefused) {
       return;
     }
     if (!context.allShareMemory() || sync != null) {

@@ -9,6 +9,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.pytorch.TensorBuffers;
 import io.nccl4j.training.ReducerConfig;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import org.bytedeco.javacpp.PointerScope;
 import org.bytedeco.pytorch.SGD;
@@ -50,6 +51,8 @@ final class Training {
   private final Settings settings;
   private final Report report;
   private final List<Double> losses = new ArrayList<>();
+  // The step to continue with, unless the lowest remaining rank has another one.
+  private int next;
 
   /**
    * Creates a training.
@@ -64,24 +67,29 @@ final class Training {
 
   /**
    * {@return the losses of the whole batch before each step} If ranks are lost, the others continue
-   * with the parameters and the step of the lowest remaining rank.
+   * with the parameters and the step of the lowest remaining rank; the loss of a step that only
+   * that rank has finished is NaN on the others.
    *
    * @param all all ranks; aborted if ranks were lost
    */
   List<Double> run(Communicator all) {
+    losses.addAll(Collections.nCopies(settings.steps(), Double.NaN));
     Communicator comm = all;
-    while (true) {
-      try {
-        train(comm);
-        break;
-      } catch (NcclException failure) {
-        Communicator broken = comm;
-        comm = Recovery.defaults().recover(broken, failure); // throws if it cannot continue
-        broken.abort();
+    try {
+      while (true) {
+        try {
+          train(comm);
+          break;
+        } catch (NcclException failure) {
+          Communicator broken = comm;
+          comm = Recovery.defaults().recover(broken, failure); // throws if it cannot continue
+          broken.abort();
+        }
       }
-    }
-    if (comm != all) {
-      comm.close();
+    } finally {
+      if (comm != all) {
+        comm.close();
+      }
     }
     return losses;
   }
@@ -92,8 +100,8 @@ final class Training {
       for (int step = firstStep(comm, parallel); step < settings.steps(); step++) {
         long start = System.nanoTime();
         double loss = step(comm, parallel, optimizer, step);
-        losses.subList(Math.min(step, losses.size()), losses.size()).clear();
-        losses.add(loss);
+        next = step + 1;
+        losses.set(step, loss);
         report.step(comm.rank(), step, loss, System.nanoTime() - start);
       }
     }
@@ -101,7 +109,7 @@ final class Training {
 
   /** Returns rank 0's next step: ranks may lose another one in different steps. */
   private int firstStep(Communicator comm, DataParallel parallel) {
-    int[] step = {losses.size()};
+    int[] step = {next};
     try (Buffer buffer = comm.newBuffer(DataType.INT32, 1)) {
       buffer.copyFromAsync(step, parallel.compute());
       comm.broadcast(buffer, 0, parallel.compute());
