@@ -51,6 +51,9 @@ final class FlightRecorderEvents {
   static synchronized void backendClosed() {
     openBackends--;
     if (openBackends == 0) {
+      if (on) {
+        recordProcess(); // the recorder would only at the end of the recording
+      }
       FlightRecorder.removeListener(LISTENER);
       FlightRecorder.removePeriodicEvent(PROCESS);
       on = false;
