@@ -27,7 +27,8 @@ shift
 directory=$(mktemp -d)
 export NCCL4J_RENDEZVOUS=file:$directory
 ranks=()
-trap 'kill "${ranks[@]}" 2>/dev/null || true; wait; rm -rf "$directory"' EXIT
+# Only those that still run: the number of one that has ended may be another process's by now.
+trap 'kill $(jobs -pr) 2>/dev/null || true; wait; rm -rf "$directory"' EXIT
 
 for ((rank = 0; rank < WORLD_SIZE; rank++)); do
   RANK=$rank LOCAL_RANK=$rank "$@" &

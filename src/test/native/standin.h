@@ -149,8 +149,8 @@ enum nccl4j_standin_kind {
   KIND_RESERVATION, /* an address range of cuMemAddressReserve */
   KIND_MAPPING,     /* a range of cuMemMap or cudaIpcOpenMemHandle */
   KIND_USER_OBJECT,
-  KIND_CONNECTING,
-  KIND_TIMING_EVENT, /* counted with KIND_EVENT, too */ /* a call that waits for the first operations of its peers */
+  KIND_CONNECTING,   /* a call that waits for the first operations of its peers */
+  KIND_TIMING_EVENT, /* counted with KIND_EVENT, too */
   KIND_COUNT
 };
 void nccl4j_standin_count(enum nccl4j_standin_kind kind, int delta);

@@ -13,14 +13,17 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.HashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -46,8 +49,10 @@ public abstract class KeptMemory {
   private final BooleanSupplier keeps;
   private final Duration timeout;
   private final Map<Size, Deque<Piece>> kept = new HashMap<>();
-  // Frees that go on without their caller.
-  private int lateFrees;
+  private final List<LateFree> lateFrees = new ArrayList<>();
+
+  /** A free that goes on without its caller, of memory of some devices. */
+  private record LateFree(CompletableFuture<Void> end, Set<Integer> devices) {}
 
   /** The key of the cache. */
   private record Size(int device, long bytes) {}
@@ -130,7 +135,8 @@ public abstract class KeptMemory {
     try {
       return new Piece(device, allocate(bytes), bytes);
     } catch (CudaException | NcclException failure) {
-      if (!freeKeptAfter(failure)) {
+      boolean freed = freeKeptAfter(device, failure);
+      if (!awaitLateFrees(device) && !freed) {
         throw failure;
       }
       enter(device);
@@ -139,28 +145,55 @@ public abstract class KeptMemory {
   }
 
   /**
-   * Frees kept memory after an allocation has failed: all device memory or all host memory, from
+   * Frees kept memory after an allocation has failed: that of the device or all host memory, from
    * every allocator. Returns whether any was kept.
    */
-  private boolean freeKeptAfter(RuntimeException failure) {
-    boolean any = freeOwnAfter(failure);
-    for (KeptMemory other : CACHES) {
-      any |= other != this && other.perDevice == perDevice && other.freeOwnAfter(failure);
+  private boolean freeKeptAfter(int device, RuntimeException failure) {
+    boolean any = false;
+    for (KeptMemory cache : ofTheSameMemory()) {
+      List<Piece> pieces = cache.takeKept(device);
+      CloseAll.after(failure, () -> cache.freeAll(pieces));
+      any |= !pieces.isEmpty();
     }
     return any;
   }
 
-  private boolean freeOwnAfter(RuntimeException failure) {
-    List<Piece> pieces = takeAll();
-    CloseAll.after(failure, () -> freeAll(pieces));
-    return !pieces.isEmpty();
+  /** Waits for frees that have begun; returns whether there were any. */
+  private boolean awaitLateFrees(int device) {
+    List<CompletableFuture<Void>> frees = new ArrayList<>();
+    for (KeptMemory cache : ofTheSameMemory()) {
+      frees.addAll(cache.lateFrees(device));
+    }
+    Deadline deadline = Deadline.after(timeout);
+    for (CompletableFuture<Void> free : frees) {
+      try {
+        boolean _ = Interrupts.getUninterruptibly(() -> endsBy(deadline, free));
+      } catch (ExecutionException failure) {
+        LOG.debug("{} has failed, as was logged", freeFunction, failure);
+      }
+    }
+    return !frees.isEmpty();
+  }
+
+  private synchronized List<CompletableFuture<Void>> lateFrees(int device) {
+    return lateFrees.stream()
+        .filter(free -> !perDevice || free.devices().contains(device))
+        .map(LateFree::end)
+        .toList();
+  }
+
+  /** Returns this cache, and those whose memory is of the same kind. */
+  private Set<KeptMemory> ofTheSameMemory() {
+    Set<KeptMemory> caches = new LinkedHashSet<>(Set.of(this));
+    CACHES.stream().filter(other -> other.perDevice == perDevice).forEach(caches::add);
+    return caches;
   }
 
   /** Keeps or frees a piece that is no longer used. */
   public void put(Piece piece) {
     // Under the lock, because the rank that closes last frees all memory that was kept before.
     synchronized (this) {
-      if (lateFrees > 0 || keeps.getAsBoolean()) {
+      if (!lateFrees(piece.device()).isEmpty() || keeps.getAsBoolean()) {
         keep(piece);
         return;
       }
@@ -181,10 +214,12 @@ public abstract class KeptMemory {
       throw BlockingCalls.rethrown(failure.getCause());
     }
     LOG.info("{} waits for work of the devices; it goes on in the background", freeFunction);
+    LateFree late =
+        new LateFree(freed, pieces.stream().map(Piece::device).collect(Collectors.toSet()));
     synchronized (this) {
-      lateFrees++;
+      lateFrees.add(late);
     }
-    var _ = freed.whenComplete((nothing, failure) -> endLateFree(failure));
+    var _ = freed.whenComplete((nothing, failure) -> endLateFree(late, failure));
   }
 
   private static boolean endsBy(Deadline deadline, CompletableFuture<Void> freed)
@@ -197,13 +232,13 @@ public abstract class KeptMemory {
     }
   }
 
-  private void endLateFree(Throwable failure) {
+  private void endLateFree(LateFree free, Throwable failure) {
     if (failure != null) {
       LOG.warn("{} failed in the background", freeFunction, failure);
     }
     synchronized (this) {
-      lateFrees--;
-      if (lateFrees > 0 || keeps.getAsBoolean()) {
+      lateFrees.removeIf(late -> late == free);
+      if (!lateFrees.isEmpty() || keeps.getAsBoolean()) {
         return;
       }
     }
@@ -252,6 +287,18 @@ public abstract class KeptMemory {
     kept.values().forEach(all::addAll);
     kept.clear();
     return all;
+  }
+
+  /** Takes the kept memory that an allocation for a device can get instead. */
+  private synchronized List<Piece> takeKept(int device) {
+    List<Piece> taken = new ArrayList<>();
+    for (Map.Entry<Size, Deque<Piece>> pieces : kept.entrySet()) {
+      if (!perDevice || pieces.getKey().device() == device) {
+        taken.addAll(pieces.getValue());
+        pieces.getValue().clear();
+      }
+    }
+    return taken;
   }
 
   private void freeAll(List<Piece> pieces) {

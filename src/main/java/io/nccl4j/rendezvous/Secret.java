@@ -2,6 +2,8 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.internal.auth.SharedSecret;
 import java.io.IOException;
+import java.io.InputStream;
+import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -27,14 +29,13 @@ import org.jspecify.annotations.NullMarked;
 public final class Secret {
   /**
    * The environment variable that {@link LaunchEnvironment} reads the secret from, as UTF-8 text.
-   * Prefer {@link #FILE_VARIABLE}: flight recordings and heap dumps contain the environment.
+   * Prefer {@link #FILE_VARIABLE}: flight recordings contain the environment.
    */
   public static final String VARIABLE = SharedSecret.VARIABLE;
 
   /**
    * The environment variable with the path of a file that has the secret in its first line, as
-   * UTF-8 text. Others than its owner and group must not be able to read the file, and others than
-   * its owner not to write it.
+   * UTF-8 text. Only its owner may write the file; only its owner and group may read it.
    */
   public static final String FILE_VARIABLE = VARIABLE + "_FILE";
 
@@ -108,6 +109,11 @@ public final class Secret {
   }
 
   private static String firstLine(String file) {
+    if (!file.contains("/")) {
+      // Not shown, since it may be the secret itself.
+      throw new IllegalArgumentException(
+          FILE_VARIABLE + " must be the path of a file, with a '/'; it has none");
+    }
     String problem;
     Throwable cause = null;
     try {
@@ -120,7 +126,7 @@ public final class Secret {
       } else if (found.size() > MAX_FILE_BYTES) {
         problem = "it has " + found.size() + " bytes; it must have at most " + MAX_FILE_BYTES;
       } else {
-        return Files.readString(path).lines().findFirst().orElse("");
+        return read(path).lines().findFirst().orElse("");
       }
     } catch (CharacterCodingException e) {
       problem = "it is not UTF-8 text, such as the output of 'openssl rand -hex 32'";
@@ -130,6 +136,13 @@ public final class Secret {
       cause = e;
     }
     throw new IllegalArgumentException(named(file) + " does not have a secret: " + problem, cause);
+  }
+
+  private static String read(Path path) throws IOException {
+    try (InputStream in = Files.newInputStream(path)) {
+      ByteBuffer bytes = ByteBuffer.wrap(in.readNBytes(MAX_FILE_BYTES));
+      return StandardCharsets.UTF_8.newDecoder().decode(bytes).toString();
+    }
   }
 
   private static Secret checked(byte[] bytes, String name) {

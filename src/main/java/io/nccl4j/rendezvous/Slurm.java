@@ -51,9 +51,13 @@ final class Slurm {
    * @throws IllegalArgumentException in a batch script; a shell of the job only gets a warning
    */
   static void checkNoTasks(LaunchVariables variables) {
+    // Outside a job these are srun's options, which may also be ranges.
+    if (!variables.has("SLURM_JOB_ID")) {
+      return;
+    }
     for (String name : TASK_COUNTS) {
       OptionalInt count = variables.number(name, 1);
-      if (variables.has("SLURM_JOB_ID") && count.orElse(1) > 1) {
+      if (count.orElse(1) > 1) {
         String text =
             name
                 + " is "

@@ -36,22 +36,28 @@ public final class Background {
   }
 
   /**
-   * Runs each work in a new daemon thread, and waits for all of them, uninterruptibly. Throws the
-   * first failure, with the others suppressed.
+   * Runs each work in a new daemon thread, or in this one if none can be started, and waits for all
+   * of them, uninterruptibly. Throws the first failure, with the others suppressed.
    */
   public static void runTogether(String thread, List<Runnable> works) {
     together(
         works.stream()
-            .<Supplier<CompletionStage<Void>>>map(
-                work ->
-                    () ->
-                        start(
-                            thread,
-                            () -> {
-                              work.run();
-                              return null;
-                            }))
+            .<Supplier<CompletionStage<Void>>>map(work -> () -> startOrRun(thread, work))
             .toList());
+  }
+
+  private static CompletionStage<Void> startOrRun(String thread, Runnable work) {
+    try {
+      return start(
+          thread,
+          () -> {
+            work.run();
+            return null;
+          });
+    } catch (OutOfMemoryError noThread) {
+      work.run();
+      return CompletableFuture.completedStage(null);
+    }
   }
 
   /**

@@ -449,6 +449,12 @@ class LaunchTest {
             + " one of its tasks; start the program with srun");
   }
 
+  /** Outside a job they are srun's options, which may be ranges. */
+  @Test
+  void optionsOfSrunOutsideAJobAreNotRead() {
+    assertEquals(Launcher.NONE, launch("SLURM_NNODES=2-4 SLURM_NTASKS_PER_NODE=0").launcher());
+  }
+
   private static void assertWarned(Class<?> by, String variables, String message) {
     try (LogLines log = new LogLines(by)) {
       assertEquals(Launcher.NONE, launch(variables).launcher());

@@ -89,9 +89,11 @@ class SecretFileTest {
     assertEquals(
         "NCCL4J_SECRET_FILE (/dev/zero) does not have a secret: it must be a regular file",
         refusal(Path.of("/dev/zero")));
-    assertEquals(
-        "NCCL4J_SECRET_FILE () does not have a secret: it must be a regular file",
-        refusal(Path.of("")));
+    for (String noPath : new String[] {"", TEXT}) {
+      assertEquals(
+          "NCCL4J_SECRET_FILE must be the path of a file, with a '/'; it has none",
+          refusal(Path.of(noPath)));
+    }
     write("x".repeat(4097), "rw-------");
     assertEquals(
         named + " does not have a secret: it has 4097 bytes; it must have at most 4096",

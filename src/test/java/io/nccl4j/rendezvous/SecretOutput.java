@@ -67,7 +67,7 @@ final class SecretOutput {
               print(launch);
               print(launch.idSource());
               try (Backend backend = Backend.reference(2);
-                  Rendezvous rendezvous = launch.rendezvous(Duration.ofSeconds(3))) {
+                  Rendezvous rendezvous = launch.rendezvous(Duration.ofSeconds(10))) {
                 print(rendezvous);
                 try (Communicator communicator = rendezvous.newCommunicator(backend)) {
                   print(communicator);

@@ -289,11 +289,15 @@ public final class CudaStreamDriver implements StreamDriver {
   /** False for a destroyed stream. An error is left to the next call. */
   @Override
   public boolean capturing() {
-    return PlatformThreads.call(
-        "cudaStreamIsCapturing",
-        () ->
-            CurrentDevice.call(
-                device, () -> guard.callUnlessEnded(this::queryCapturing, () -> false)));
+    try {
+      return PlatformThreads.call(
+          "cudaStreamIsCapturing",
+          () ->
+              CurrentDevice.call(
+                  device, () -> guard.callUnlessEnded(this::queryCapturing, () -> false)));
+    } catch (CudaException broken) {
+      return false; // so that the stream can still be closed
+    }
   }
 
   private boolean queryCapturing() {

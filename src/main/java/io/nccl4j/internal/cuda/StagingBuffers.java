@@ -30,7 +30,7 @@ final class StagingBuffers {
   private static final long CHUNK_BYTES = PinnedMemory.CHUNK_BYTES;
 
   private final CudaStreamDriver stream;
-  private final Semaphore turn = new Semaphore(1);
+  private final Semaphore turn = new Semaphore(1, true);
   private final Chunk[] chunks = new Chunk[2];
   private int next;
 
@@ -96,7 +96,13 @@ final class StagingBuffers {
 
   private boolean tryBegin() {
     stream.checkNotDestroyed();
-    return turn.tryAcquire();
+    try {
+      // Timed, since only timed attempts are fair.
+      return turn.tryAcquire(1, TimeUnit.MILLISECONDS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt(); // the wait sees it
+      return false;
+    }
   }
 
   private void write(Chunk chunk, MemorySegment target, long offset) {

@@ -54,6 +54,12 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
       return tree;
     }
 
+    /** Returns whether the step has run to its end, or cannot run. */
+    boolean hasResult() {
+      Outcome.Status status = outcome.status();
+      return status != Outcome.Status.RUNNING && status != Outcome.Status.NOT_RUN;
+    }
+
     @SuppressWarnings("unchecked") // The other side of tree().
     private static Recorded of(Object tree) {
       return new Recorded(
@@ -82,14 +88,21 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
     return outcomes().stream().noneMatch(outcome -> outcome.status().bad());
   }
 
-  /** Returns this run with the steps of an earlier run that this one does not have. */
+  /**
+   * Returns this run with the steps of an earlier run that this one does not have, or of which it
+   * has no result.
+   */
   Run mergedWith(List<Recorded> earlier) {
     Map<Integer, Recorded> all = new TreeMap<>();
     for (Recorded step : earlier) {
       all.put(EvidencePlan.NAMES.indexOf(step.name()), step);
     }
     for (Recorded step : steps) {
-      all.put(EvidencePlan.NAMES.indexOf(step.name()), step);
+      int place = EvidencePlan.NAMES.indexOf(step.name());
+      Recorded before = all.get(place);
+      if (step.hasResult() || before == null || !before.hasResult()) {
+        all.put(place, step);
+      }
     }
     return new Run(source, quick, machine, List.copyOf(all.values()));
   }
@@ -148,7 +161,9 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
         // A missing field, or one of another type, causes one of several exceptions.
         throw new IOException(json + " has a step that cannot be read: " + e.getMessage(), e);
       }
-      return new Earlier(common, steps);
+      // Without a result, the machine was not known yet.
+      boolean any = steps.stream().anyMatch(Recorded::hasResult);
+      return any ? new Earlier(common, steps) : NONE;
     }
 
     /** Describes why a run cannot be on one page with this one; empty if it can. */

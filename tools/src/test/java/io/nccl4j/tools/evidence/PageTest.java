@@ -176,6 +176,37 @@ class PageTest {
   }
 
   @Test
+  void stepWithoutResultDoesNotReplaceEarlierResult(@TempDir Path folder) throws IOException {
+    Path json = folder.resolve("evidence.json");
+    Run first = run(GPU, outcome(Outcome.Status.PASSED, "measured"));
+    Files.writeString(json, JsonTree.text(first.tree()));
+    Run.Earlier earlier = Run.Earlier.read(json);
+    for (Outcome.Status status : List.of(Outcome.Status.NOT_RUN, Outcome.Status.RUNNING)) {
+      Run later = run(GPU, outcome(status, "no time")).mergedWith(earlier.steps());
+      assertEquals(first.tree().get("steps"), later.tree().get("steps"));
+    }
+    Run failed = run(GPU, outcome(Outcome.Status.FAILED, "wrong")).mergedWith(earlier.steps());
+    assertEquals(List.of(Outcome.Status.FAILED), statuses(failed));
+    Run still = run(GPU, outcome(Outcome.Status.NOT_RUN, "no time")).mergedWith(failed.steps());
+    assertEquals(List.of(Outcome.Status.FAILED), statuses(still));
+  }
+
+  private static List<Outcome.Status> statuses(Run run) {
+    return run.outcomes().stream().map(Outcome::status).toList();
+  }
+
+  /** It was ended before the machine was known. */
+  @Test
+  void runWithoutAnyResultIsNoEarlierRun(@TempDir Path folder) throws IOException {
+    Path json = folder.resolve("evidence.json");
+    Run killed = run(Machine.NONE, outcome(Outcome.Status.RUNNING, "since then"));
+    Files.writeString(json, JsonTree.text(killed.tree()));
+    Run.Earlier earlier = Run.Earlier.read(json);
+    assertEquals(List.of(), earlier.steps());
+    assertEquals("", earlier.difference(run(GPU)));
+  }
+
+  @Test
   void runsOfOtherMachinesAreRejected(@TempDir Path folder) throws IOException {
     Path json = folder.resolve("evidence.json");
     Files.writeString(json, JsonTree.text(run(GPU, outcome(Outcome.Status.PASSED, "")).tree()));
