@@ -398,9 +398,14 @@ public final class Bootstrap {
     }
   }
 
-  /** Sends the current state to another process, which has asked for it; it has the assignments. */
+  /**
+   * Sends the current state to another process, which has asked for it; it has the assignments.
+   * Once the bootstrap is over that process has been notified, and may have removed its own.
+   */
   public synchronized void report(StateListener listener) {
-    listener.onState(expected.cardinality(), out -> write(out, false));
+    if (!isOver()) {
+      listener.onState(expected.cardinality(), out -> write(out, false));
+    }
   }
 
   /** Gives up for a rank whose thread was interrupted; returns the exception to throw. */
