@@ -67,8 +67,8 @@ final class Training {
 
   /**
    * {@return the losses of the whole batch before each step} If ranks are lost, the others continue
-   * with the parameters and the step of the lowest remaining rank; the loss of a step that only
-   * that rank has finished is NaN on the others.
+   * with the parameters and the step of the lowest remaining rank; the loss of a step in which
+   * ranks were lost may be NaN.
    *
    * @param all all ranks; aborted if ranks were lost
    */
@@ -100,7 +100,6 @@ final class Training {
       for (int step = firstStep(comm, parallel); step < settings.steps(); step++) {
         long start = System.nanoTime();
         double loss = step(comm, parallel, optimizer, step);
-        next = step + 1;
         losses.set(step, loss);
         report.step(comm.rank(), step, loss, System.nanoTime() - start);
       }
@@ -129,6 +128,8 @@ final class Training {
       Phase.run("backward", comm, step, loss::backward);
       parallel.finish();
       Phase.run("optimizer", comm, step, optimizer::step);
+      // Now, since the parameters have changed, even if the loss cannot be averaged any more.
+      next = step + 1;
       return average(comm, parallel, loss.detach());
     }
   }

@@ -116,10 +116,14 @@ class TrainingTest {
     assertEquals(ranks.get(1).parameters(), ranks.get(2).parameters());
     assertEquals(settings.steps(), ranks.get(1).losses().size());
     List<Double> whole = train(1, settings).getFirst().losses();
-    for (int step = 0; step < settings.steps(); step++) {
-      double expected = whole.get(step);
-      assertEquals(expected, ranks.get(1).losses().get(step), TOLERANCE * expected, "step " + step);
-      assertEquals(expected, ranks.get(2).losses().get(step), TOLERANCE * expected, "step " + step);
+    for (Trained survivor : ranks.subList(1, 3)) {
+      for (int step = 0; step < settings.steps(); step++) {
+        double loss = survivor.losses().get(step);
+        // Rank 0 may leave before the others have the average of its last step.
+        if (step != 2 || !Double.isNaN(loss)) {
+          assertEquals(whole.get(step), loss, TOLERANCE * whole.get(step), "step " + step);
+        }
+      }
     }
   }
 
