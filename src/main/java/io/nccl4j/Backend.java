@@ -484,9 +484,10 @@ public final class Backend implements AutoCloseable {
    * kernel waits for its peers. Therefore, from the time when two ranks of one communicator are
    * open in this process until all of them are closed, the device and pinned memory of closed
    * buffers is kept: an allocation of exactly the same size reuses it, and the rest is freed once
-   * these ranks are closed, or if memory runs short. Other libraries must have finished with the
-   * memory before it is closed. Ranks that share a device must allocate before any of them
-   * communicates, or synchronize with each other first.
+   * these ranks are closed, or if memory runs short. It is also kept while CUDA takes longer than a
+   * second to free memory. Other libraries must have finished with the memory before it is closed.
+   * Ranks that share a device must allocate before any of them communicates, or synchronize with
+   * each other first.
    *
    * @param device the index of the device, from 0
    * @param type the type of the elements

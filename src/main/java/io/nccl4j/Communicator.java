@@ -787,8 +787,8 @@ public final class Communicator implements AutoCloseable {
    * the other ranks. If they differ, at least the last rank to close throws an {@link
    * NcclInvalidUsageException} that names the collective.
    *
-   * @throws IllegalStateException if this thread is capturing a graph; the communicator is not
-   *     closed then
+   * @throws IllegalStateException if this thread is capturing a graph, or other code captures a
+   *     stream that has operations of this communicator; the communicator is not closed then
    * @throws NcclTimeoutException if the timeout expires; the communicator is then aborted
    * @throws NcclException if an operation or the library failed; the communicator is then aborted
    * @throws CudaException if work failed on a stream that has operations of this communicator

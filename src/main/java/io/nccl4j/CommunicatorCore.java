@@ -470,13 +470,20 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
               function, timeout(), "a stream that was closed before its work was done")
           .initDetails(lastEnqueued());
     }
+    checkCanWait(function);
     for (Stream stream : streams()) {
       if (stream.alive()) {
-        if (stream.capturesNatively()) {
-          stream.checkCanWait(function);
-        }
         // Failures of other communicators are not reported here.
         stream.drain(timeout());
+      }
+    }
+  }
+
+  /** Throws if a stream with operations of this communicator is being captured. */
+  private void checkCanWait(String function) {
+    for (Stream stream : streams()) {
+      if (stream.alive() && stream.capturesNatively()) {
+        stream.checkCanWait(function);
       }
     }
   }
@@ -564,7 +571,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   void close() {
-    ThreadScope.checkNotCapturing("closing a communicator");
+    checkCanClose();
     beginClose().run();
   }
 
@@ -575,7 +582,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
    *     close}
    */
   CompletionStage<Void> closeInBackground() {
-    ThreadScope.checkNotCapturing("closing a communicator");
+    checkCanClose();
     Runnable rest = beginClose();
     try {
       return Background.start(
@@ -587,6 +594,14 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     } catch (Error noThread) {
       endIncomplete = true;
       throw noThread;
+    }
+  }
+
+  private void checkCanClose() {
+    String call = "closing a communicator";
+    ThreadScope.checkNotCapturing(call);
+    if (state.isOpen()) {
+      checkCanWait(call);
     }
   }
 

@@ -13,9 +13,11 @@ import java.nio.file.attribute.PosixFileAttributes;
 import java.nio.file.attribute.PosixFilePermission;
 import java.util.Collections;
 import java.util.EnumSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.Set;
 import org.jspecify.annotations.NullMarked;
 
 /**
@@ -34,8 +36,9 @@ public final class Secret {
   public static final String VARIABLE = SharedSecret.VARIABLE;
 
   /**
-   * The environment variable with the path of a file that has the secret in its first line, as
-   * UTF-8 text. Only its owner may write the file; only its owner and group may read it.
+   * The environment variable with the absolute path of a file that has the secret in its first
+   * line, as UTF-8 text. The file must belong to this process's user or to root. Only its owner may
+   * write it; only its owner and group may read it.
    */
   public static final String FILE_VARIABLE = VARIABLE + "_FILE";
 
@@ -84,7 +87,7 @@ public final class Secret {
    * @param environment the variables by name; white space around the secret is ignored
    * @throws IllegalArgumentException if both are set; if the secret is too short; or if the file
    *     cannot be read, is not a regular file of at most 4096 bytes of UTF-8, or has the wrong
-   *     permissions
+   *     owner or permissions
    */
   public static Optional<Secret> from(Map<String, String> environment) {
     String text = Objects.requireNonNull(environment, "environment").get(VARIABLE);
@@ -109,10 +112,10 @@ public final class Secret {
   }
 
   private static String firstLine(String file) {
-    if (!file.contains("/")) {
+    if (!file.startsWith("/")) {
       // Not shown, since it may be the secret itself.
       throw new IllegalArgumentException(
-          FILE_VARIABLE + " must be the path of a file, with a '/'; it has none");
+          FILE_VARIABLE + " must be the absolute path of a file, which begins with '/'");
     }
     String problem;
     Throwable cause = null;
@@ -121,6 +124,8 @@ public final class Secret {
       PosixFileAttributes found = Files.readAttributes(path, PosixFileAttributes.class);
       if (!found.isRegularFile()) {
         problem = "it must be a regular file";
+      } else if (!ownersOfSecrets().contains(uid(path))) {
+        problem = "it belongs to " + found.owner().getName() + ", not to this user or root";
       } else if (!Collections.disjoint(found.permissions(), REFUSED)) {
         problem = "others can read or change it; run chmod 600 " + file;
       } else if (found.size() > MAX_FILE_BYTES) {
@@ -136,6 +141,14 @@ public final class Secret {
       cause = e;
     }
     throw new IllegalArgumentException(named(file) + " does not have a secret: " + problem, cause);
+  }
+
+  private static Set<Integer> ownersOfSecrets() throws IOException {
+    return Set.copyOf(List.of(0, uid(Path.of("/proc/self"))));
+  }
+
+  private static Integer uid(Path path) throws IOException {
+    return (Integer) Files.getAttribute(path, "unix:uid");
   }
 
   private static String read(Path path) throws IOException {

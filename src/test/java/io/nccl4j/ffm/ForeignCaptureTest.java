@@ -128,6 +128,7 @@ class ForeignCaptureTest {
     IllegalStateException refused = assertThrows(IllegalStateException.class, () -> make(call));
     assertTrue(refused.getMessage().contains("captur"), refused::getMessage);
     assertEquals(List.of(), released);
+    assertTrue(single.isOpen(), "a refused call aborted the communicator");
     assertEquals(0, endCapture());
     assertEquals(cudart_h.cudaErrorNotReady(), cudart_h.cudaStreamQuery(raw));
   }

@@ -273,7 +273,8 @@ class ProcessesTest {
   @ValueSource(ints = {0, 1})
   void processesOfTwoUsersExchangeDataOverTcp(int another) throws Exception {
     assumeTrue(
-        Files.getOwner(Path.of("/proc/self")).getName().equals("root"), "only root can start them");
+        Files.getOwner(Path.of("/proc/self")).getName().equals("root"),
+        "only root can start processes of other users");
     try (RankProcesses processes = new RankProcesses(Transport.AUTO, LONG)) {
       String id = ReferenceBackend.open(1).newUniqueId().toHex();
       processes.start(id, 2, IntStream.of(1 - another), "everything", "");

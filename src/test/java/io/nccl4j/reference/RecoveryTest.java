@@ -349,6 +349,14 @@ class RecoveryTest {
     assertEquals(callers, thrown.size());
   }
 
+  /** The rank that gives up first must not do so before the other has seen its set. */
+  @Test
+  void rankThatNeedsNoOtherDoesNotContinueAfterDisagreement() {
+    for (int round = 0; round < 100; round++) {
+      nobodyContinuesIfSurvivorsDisagree(Place.SHARED_MEMORY, "1 2 3", "2 3", "-", "-");
+    }
+  }
+
   private static void awaitShrink(Communicator world) throws InterruptedException {
     Bootstraps bootstraps =
         ((ReferenceCommunicator) Contract.get().driver(world))

@@ -3,9 +3,12 @@ package io.nccl4j.rendezvous;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.abort;
 
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -76,6 +79,18 @@ class SecretFileTest {
   }
 
   @Test
+  void fileOfAnotherUserIsRefused() throws IOException {
+    write(TEXT, "rw-r-----");
+    try {
+      Files.setAttribute(file, "unix:uid", 65534);
+    } catch (FileSystemException notRoot) {
+      abort("only root can create files of other users");
+    }
+    String reason = refusal(file);
+    assertTrue(reason.contains(" does not have a secret: it belongs to "), reason);
+  }
+
+  @Test
   void unusableFileIsRefused() throws IOException {
     String named = "NCCL4J_SECRET_FILE (" + file + ")";
     assertEquals(
@@ -89,9 +104,9 @@ class SecretFileTest {
     assertEquals(
         "NCCL4J_SECRET_FILE (/dev/zero) does not have a secret: it must be a regular file",
         refusal(Path.of("/dev/zero")));
-    for (String noPath : new String[] {"", TEXT}) {
+    for (String noPath : new String[] {"", TEXT, "c2VjcmV0/c2VjcmV0c2VjcmV0=="}) {
       assertEquals(
-          "NCCL4J_SECRET_FILE must be the path of a file, with a '/'; it has none",
+          "NCCL4J_SECRET_FILE must be the absolute path of a file, which begins with '/'",
           refusal(Path.of(noPath)));
     }
     write("x".repeat(4097), "rw-------");

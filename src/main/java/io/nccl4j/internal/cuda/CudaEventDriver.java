@@ -14,7 +14,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.function.IntSupplier;
+import java.util.function.Supplier;
 
 /** A CUDA event. */
 public final class CudaEventDriver implements EventDriver {
@@ -57,20 +57,17 @@ public final class CudaEventDriver implements EventDriver {
     return handle.address();
   }
 
-  /** Records the event at the end of the work enqueued on a stream. */
-  public void record(MemorySegment stream) {
-    call("cudaEventRecord", () -> cudart_h.cudaEventRecord(handle, stream));
-    recorded = true;
+  /** Records the event at the end of the work enqueued on a stream; returns CUDA's result. */
+  int record(MemorySegment stream) {
+    int result = guard.call(() -> cudart_h.cudaEventRecord(handle, stream));
+    recorded |= result == cudart_h.cudaSuccess();
+    return result;
   }
 
-  /** Makes a stream wait for the last recording. */
-  public void waitedForBy(MemorySegment stream) {
+  /** Makes a stream wait for the last recording; returns CUDA's result. */
+  int waitedForBy(MemorySegment stream) {
     int flags = cudart_h.cudaEventWaitDefault();
-    call("cudaStreamWaitEvent", () -> cudart_h.cudaStreamWaitEvent(stream, handle, flags));
-  }
-
-  private void call(String function, IntSupplier nativeCall) {
-    CudaResults.check(guard.call(nativeCall::getAsInt), function);
+    return guard.call(() -> cudart_h.cudaStreamWaitEvent(stream, handle, flags));
   }
 
   @Override
@@ -121,9 +118,9 @@ public final class CudaEventDriver implements EventDriver {
   private Duration elapsedBetween(CudaEventDriver earlier) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment milliseconds = arena.allocate(ValueLayout.JAVA_FLOAT);
-      call(
-          "cudaEventElapsedTime",
-          () -> cudart_h.cudaEventElapsedTime(milliseconds, earlier.handle, handle));
+      Supplier<Integer> measure =
+          () -> cudart_h.cudaEventElapsedTime(milliseconds, earlier.handle, handle);
+      CudaResults.check(guard.call(() -> earlier.guard.call(measure)), "cudaEventElapsedTime");
       return Duration.ofNanos(Math.round(milliseconds.get(ValueLayout.JAVA_FLOAT, 0) * 1e6));
     }
   }

@@ -319,12 +319,12 @@ public final class CudaStreamDriver implements StreamDriver {
 
   @Override
   public void record(EventDriver event) {
-    CurrentDevice.run(device, () -> ((CudaEventDriver) event).record(handle));
+    call("cudaEventRecord", () -> ((CudaEventDriver) event).record(handle));
   }
 
   @Override
   public void waitFor(EventDriver event) {
-    CurrentDevice.run(device, () -> ((CudaEventDriver) event).waitedForBy(handle));
+    call("cudaStreamWaitEvent", () -> ((CudaEventDriver) event).waitedForBy(handle));
   }
 
   @Override

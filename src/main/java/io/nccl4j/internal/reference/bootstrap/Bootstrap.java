@@ -21,7 +21,6 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.TimeUnit;
@@ -609,7 +608,7 @@ public final class Bootstrap {
   /** Applies the state that the coordinating process has sent. */
   public void applyState(DataInput in) throws IOException {
     BootstrapFailure receivedFailure = in.readBoolean() ? BootstrapFailure.read(in) : null;
-    BitSet bits = Objects.requireNonNullElseGet(Message.readBits(in), BitSet::new);
+    BitSet bits = Message.readBits(in);
     boolean receivedDone = in.readBoolean();
     Map<Integer, RankAssignment> receivedAssignments =
         in.readBoolean() ? readAssignments(in) : null;

@@ -9,7 +9,6 @@ import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
-import java.net.ProtocolException;
 import java.util.BitSet;
 
 /**
@@ -37,12 +36,7 @@ public record BootstrapFailure(String text, BitSet failed, BitSet missing, boole
 
   public static BootstrapFailure read(DataInput in) throws IOException {
     String text = in.readUTF();
-    BitSet failed = Message.readBits(in);
-    BitSet missing = Message.readBits(in);
-    if (failed == null || missing == null) {
-      throw new ProtocolException("a failed bootstrap names no ranks");
-    }
-    return new BootstrapFailure(text, failed, missing, in.readBoolean());
+    return new BootstrapFailure(text, Message.readBits(in), Message.readBits(in), in.readBoolean());
   }
 
   public void write(DataOutput out) throws IOException {

@@ -6,7 +6,6 @@ import java.io.IOException;
 import java.net.ProtocolException;
 import java.util.BitSet;
 import java.util.List;
-import java.util.Objects;
 
 /**
  * Identifies the n-th split, shrink or grow of a communicator, the same on every rank. Each rank
@@ -28,10 +27,7 @@ public record BootstrapKey(String function, BitSet excluded, long number) {
     if (function >= FUNCTIONS.size()) {
       throw new ProtocolException("there is no bootstrap function " + function);
     }
-    return new BootstrapKey(
-        FUNCTIONS.get(function),
-        Objects.requireNonNullElseGet(Message.readBits(in), BitSet::new),
-        in.readLong());
+    return new BootstrapKey(FUNCTIONS.get(function), Message.readBits(in), in.readLong());
   }
 
   public void write(DataOutput out) throws IOException {

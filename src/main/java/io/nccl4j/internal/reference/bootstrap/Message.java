@@ -172,18 +172,12 @@ public final class Message {
   }
 
   public static void writeBits(DataOutput out, BitSet bits) throws IOException {
-    out.writeBoolean(bits != null);
-    if (bits != null) {
-      byte[] bytes = bits.toByteArray();
-      out.writeInt(bytes.length);
-      out.write(bytes);
-    }
+    byte[] bytes = bits.toByteArray();
+    out.writeInt(bytes.length);
+    out.write(bytes);
   }
 
   public static BitSet readBits(DataInput in) throws IOException {
-    if (!in.readBoolean()) {
-      return null;
-    }
     byte[] bytes = new byte[count(in)];
     in.readFully(bytes);
     return BitSet.valueOf(bytes);

@@ -519,12 +519,13 @@ public final class CommunicatorState
 
   /** Notifies all ranks of a change of a rank's shrink. */
   void announceShrink(RankState self) {
+    // First, since a rank that learns of this shrink may give up its own, which is then unknown.
+    bootstraps.check();
     for (RemoteProcess process : remoteProcesses) {
       if (process != null) {
         process.announce(self);
       }
     }
-    bootstraps.check();
   }
 
   /** Returns the ranks that have left, and those whose processes do not answer now. */

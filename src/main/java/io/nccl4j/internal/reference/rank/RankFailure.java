@@ -77,8 +77,8 @@ public record RankFailure(
     BitSet failed = Message.readBits(in);
     BitSet missing = Message.readBits(in);
     int operation = in.readUnsignedByte();
-    if (failed == null || missing == null || operation > OPERATIONS.size()) {
-      throw new ProtocolException("a failure names no ranks, or unknown operation " + operation);
+    if (operation > OPERATIONS.size()) {
+      throw new ProtocolException("a failure names unknown operation " + operation);
     }
     return new RankFailure(
         rank,

@@ -306,7 +306,7 @@ public final class RankState {
     long number = in.readLong();
     int phase = in.readUnsignedByte();
     BitSet excluded = Message.readBits(in);
-    if (phase >= ShrinkPhase.ALL.length || excluded == null) {
+    if (phase >= ShrinkPhase.ALL.length) {
       throw new ProtocolException("it reports that rank " + rank + " is in no known shrink");
     }
     if (number > shrink.number) {

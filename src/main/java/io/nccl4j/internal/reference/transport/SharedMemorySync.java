@@ -105,12 +105,12 @@ public final class SharedMemorySync {
     return (long) SharedMemory.COUNT.getAcquire(shared, ARRIVED) == processes;
   }
 
-  /** Unlinks the file if not all processes have opened it; idempotent. */
+  /** Unlinks the file; processes that have opened it keep the memory. Idempotent. */
   public void discard() {
     SharedMemory.delete(path);
   }
 
-  /** Returns the path of the file, which is unlinked once all processes have opened it. */
+  /** Returns the path of the file. */
   public Path path() {
     return path;
   }

@@ -284,7 +284,7 @@ public final class EvidenceCommand {
           "remaining steps: %d, at most %d s%n",
           rest.size(), Duration.ofNanos(end - System.nanoTime()).toSeconds());
     } else {
-      out.println("no usable GPU; the other steps are skipped; scripts/doctor reports why");
+      out.println("no usable GPU found; the other steps are skipped; scripts/doctor reports why");
     }
     // Written before and after each step, to keep the results if the machine crashes.
     Run run = new Run(source, quick, machine, recorded).mergedWith(earlier.steps());

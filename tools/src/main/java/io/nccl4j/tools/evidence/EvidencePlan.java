@@ -188,7 +188,7 @@ final class EvidencePlan {
             .map(step -> step.withDeadline(step.deadline().multipliedBy(factor(machine))))
             .toList()
         : steps.stream()
-            .map(step -> impossible(step, "no usable GPU, see the first step"))
+            .map(step -> impossible(step, "the first step found no usable GPU"))
             .toList();
   }
 
@@ -205,7 +205,7 @@ final class EvidencePlan {
         "Bandwidth, %d ranks in %d processes started by %s"
             .formatted(gpus * launch.size(), launch.size(), launch.launcher());
     if (!machine.usable()) {
-      return Step.notPossible(LAUNCHED, title, "no usable GPU, see the first step");
+      return Step.notPossible(LAUNCHED, title, "the first step found no usable GPU");
     }
     if (machine.standIn()) {
       return Step.notPossible(LAUNCHED, title, ONE_PROCESS_ONLY);

@@ -5,10 +5,12 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.EnumSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.TreeMap;
 
 /**
@@ -21,6 +23,11 @@ import java.util.TreeMap;
  */
 record Run(RunSource source, boolean quick, Machine machine, List<Recorded> steps) {
   private static final Long FORMAT = 3L;
+
+  private static final String UNKNOWN = "device not known";
+
+  private static final Set<Outcome.Status> UNFINISHED =
+      EnumSet.of(Outcome.Status.RUNNING, Outcome.Status.NOT_RUN, Outcome.Status.TIMED_OUT);
 
   /**
    * The run that a step belongs to.
@@ -71,9 +78,9 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
     if (machine.usable()) {
       return machine.device();
     }
-    boolean unknown =
-        outcomes().stream().anyMatch(outcome -> outcome.status() == Outcome.Status.RUNNING);
-    return unknown ? "device not known yet" : "no usable GPU";
+    // Only a first step that has run to its end knows.
+    boolean unknown = outcomes().stream().map(Outcome::status).anyMatch(UNFINISHED::contains);
+    return unknown ? UNKNOWN : "no usable GPU";
   }
 
   String ncclVersion() {
@@ -161,9 +168,7 @@ record Run(RunSource source, boolean quick, Machine machine, List<Recorded> step
         // A missing field, or one of another type, causes one of several exceptions.
         throw new IOException(json + " has a step that cannot be read: " + e.getMessage(), e);
       }
-      // Without a result, the machine was not known yet.
-      boolean any = steps.stream().anyMatch(Recorded::hasResult);
-      return any ? new Earlier(common, steps) : NONE;
+      return UNKNOWN.equals(common.get("device")) ? NONE : new Earlier(common, steps);
     }
 
     /** Describes why a run cannot be on one page with this one; empty if it can. */

@@ -169,7 +169,7 @@ class EvidencePlanTest {
   @Test
   void nothingIsPossibleWithoutGpu() {
     for (Step step : steps(Machine.NONE).values()) {
-      assertEquals("no usable GPU, see the first step", step.impossible(), step.name());
+      assertEquals("the first step found no usable GPU", step.impossible(), step.name());
     }
   }
 

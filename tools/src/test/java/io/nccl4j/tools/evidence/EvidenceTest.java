@@ -158,7 +158,8 @@ class EvidenceTest {
     assertTrue(
         ended
             .output()
-            .contains("\nno usable GPU; the other steps are skipped; scripts/doctor reports why\n"),
+            .contains(
+                "\nno usable GPU found; the other steps are skipped; scripts/doctor reports why\n"),
         ended.output());
     assertFalse(ended.output().contains("remaining steps"), ended.output());
     String page = Files.readString(folder.resolve("out/evidence.md"));

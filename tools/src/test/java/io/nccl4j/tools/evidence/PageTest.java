@@ -15,6 +15,8 @@ import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /** Tests of the page and the JSON of a run. */
 class PageTest {
@@ -196,10 +198,13 @@ class PageTest {
   }
 
   /** It was ended before the machine was known. */
-  @Test
-  void runWithoutAnyResultIsNoEarlierRun(@TempDir Path folder) throws IOException {
+  @ParameterizedTest
+  @EnumSource(names = {"RUNNING", "NOT_RUN", "TIMED_OUT"})
+  void runOfUnknownMachineIsNoEarlierRun(Outcome.Status status, @TempDir Path folder)
+      throws IOException {
     Path json = folder.resolve("evidence.json");
-    Run killed = run(Machine.NONE, outcome(Outcome.Status.RUNNING, "since then"));
+    Run killed = run(Machine.NONE, outcome(status, "since then"));
+    assertEquals("device not known", killed.device());
     Files.writeString(json, JsonTree.text(killed.tree()));
     Run.Earlier earlier = Run.Earlier.read(json);
     assertEquals(List.of(), earlier.steps());
