@@ -597,10 +597,13 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
   }
 
-  private void checkCanClose() {
+  /**
+   * Throws if closing would end a capture. Closing after a failure aborts, and waits for no stream.
+   */
+  void checkCanClose() {
     String call = "closing a communicator";
     ThreadScope.checkNotCapturing(call);
-    if (state.isOpen()) {
+    if (state.isOpen() && driver.asyncError().isEmpty()) {
       checkCanWait(call);
     }
   }

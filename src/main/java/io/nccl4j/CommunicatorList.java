@@ -56,10 +56,12 @@ public final class CommunicatorList extends AbstractList<Communicator>
    *
    * @throws NcclException if closing one fails; the failures of others are suppressed in it
    * @throws CudaException likewise
-   * @throws IllegalStateException if this thread is capturing a graph
+   * @throws IllegalStateException if this thread is capturing a graph, or other code captures a
+   *     stream that has operations of these communicators; none of them is closed then
    */
   @Override
   public void close() {
+    communicators.forEach(comm -> comm.core().checkCanClose());
     Background.together(
         communicators.stream()
             .<Supplier<CompletionStage<Void>>>map(comm -> comm.core()::closeInBackground)

@@ -51,8 +51,8 @@ public abstract class KeptMemory {
   private final Map<Size, Deque<Piece>> kept = new HashMap<>();
   private final List<LateFree> lateFrees = new ArrayList<>();
 
-  /** A free that goes on without its caller, of memory of some devices. */
-  private record LateFree(CompletableFuture<Void> end, Set<Integer> devices) {}
+  /** A free that goes on without its caller. */
+  private record LateFree(CompletableFuture<Void> end, int device) {}
 
   /** The key of the cache. */
   private record Size(int device, long bytes) {}
@@ -136,7 +136,7 @@ public abstract class KeptMemory {
       return new Piece(device, allocate(bytes), bytes);
     } catch (CudaException | NcclException failure) {
       boolean freed = freeKeptAfter(device, failure);
-      if (!awaitLateFrees(device) && !freed) {
+      if (!awaitLateFree(device) && !freed) {
         throw failure;
       }
       enter(device);
@@ -158,26 +158,30 @@ public abstract class KeptMemory {
     return any;
   }
 
-  /** Waits for frees that have begun; returns whether there were any. */
-  private boolean awaitLateFrees(int device) {
+  /**
+   * Waits for the frees that go on without their callers; returns whether one has ended. Takes only
+   * half of the timeout, so that the caller learns why the allocation has failed.
+   */
+  private boolean awaitLateFree(int device) {
     List<CompletableFuture<Void>> frees = new ArrayList<>();
     for (KeptMemory cache : ofTheSameMemory()) {
       frees.addAll(cache.lateFrees(device));
     }
-    Deadline deadline = Deadline.after(timeout);
+    Deadline deadline = Deadline.after(timeout.dividedBy(2));
+    boolean any = false;
     for (CompletableFuture<Void> free : frees) {
       try {
-        boolean _ = Interrupts.getUninterruptibly(() -> endsBy(deadline, free));
+        any |= Interrupts.getUninterruptibly(() -> endsBy(deadline, free));
       } catch (ExecutionException failure) {
         LOG.debug("{} has failed, as was logged", freeFunction, failure);
       }
     }
-    return !frees.isEmpty();
+    return any;
   }
 
   private synchronized List<CompletableFuture<Void>> lateFrees(int device) {
     return lateFrees.stream()
-        .filter(free -> !perDevice || free.devices().contains(device))
+        .filter(free -> !perDevice || free.device() == device)
         .map(LateFree::end)
         .toList();
   }
@@ -198,10 +202,11 @@ public abstract class KeptMemory {
         return;
       }
     }
-    free(List.of(piece));
+    free(piece.device(), List.of(piece));
   }
 
-  private void free(List<Piece> pieces) {
+  /** Frees memory of one device. */
+  private void free(int device, List<Piece> pieces) {
     CompletableFuture<Void> freed =
         CompletableFuture.runAsync(
             () -> freeAll(pieces), task -> BlockingCalls.start(freeFunction, task));
@@ -214,8 +219,7 @@ public abstract class KeptMemory {
       throw BlockingCalls.rethrown(failure.getCause());
     }
     LOG.info("{} waits for work of the devices; it goes on in the background", freeFunction);
-    LateFree late =
-        new LateFree(freed, pieces.stream().map(Piece::device).collect(Collectors.toSet()));
+    LateFree late = new LateFree(freed, device);
     synchronized (this) {
       lateFrees.add(late);
     }
@@ -238,7 +242,7 @@ public abstract class KeptMemory {
     }
     synchronized (this) {
       lateFrees.removeIf(late -> late == free);
-      if (!lateFrees.isEmpty() || keeps.getAsBoolean()) {
+      if (keeps.getAsBoolean()) {
         return;
       }
     }
@@ -269,24 +273,31 @@ public abstract class KeptMemory {
     return new Size(perDevice ? device : 0, bytes);
   }
 
-  /** Frees kept memory. Failures are logged, because its owners have already closed it. */
+  /**
+   * Frees kept memory, except of devices with late frees, whose end frees it. Failures are logged,
+   * because its owners have already closed it.
+   */
   void freeKept() {
-    List<Piece> pieces = takeAll();
-    if (pieces.isEmpty()) {
-      return;
-    }
-    try {
-      free(pieces);
-    } catch (RuntimeException failure) {
-      LOG.warn("{} failed for memory that was kept for reuse", freeFunction, failure);
-    }
+    takeFreeable()
+        .forEach(
+            (device, pieces) -> {
+              try {
+                free(device, pieces);
+              } catch (RuntimeException failure) {
+                LOG.warn("{} failed for memory that was kept for reuse", freeFunction, failure);
+              }
+            });
   }
 
-  private synchronized List<Piece> takeAll() {
-    List<Piece> all = new ArrayList<>();
-    kept.values().forEach(all::addAll);
-    kept.clear();
-    return all;
+  /** Takes the kept memory that freeing need not wait for, by device. */
+  private synchronized Map<Integer, List<Piece>> takeFreeable() {
+    Map<Integer, List<Piece>> taken =
+        kept.values().stream()
+            .flatMap(Deque::stream)
+            .filter(piece -> lateFrees(piece.device()).isEmpty())
+            .collect(Collectors.groupingBy(Piece::device));
+    kept.values().forEach(pieces -> pieces.removeIf(piece -> taken.containsKey(piece.device())));
+    return taken;
   }
 
   /** Takes the kept memory that an allocation for a device can get instead. */

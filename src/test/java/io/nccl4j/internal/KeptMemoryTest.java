@@ -181,6 +181,38 @@ class KeptMemoryTest {
     assertEquals(List.of(1L), List.copyOf(memory.freed));
   }
 
+  @Test
+  void allocationThatFailsBesideAHangingFreeSaysWhy() {
+    Numbers memory = new Numbers(false, new CountDownLatch(0), Duration.ofSeconds(4));
+    memory.capacity = 1;
+    memory.freeing = new CountDownLatch(1);
+    memory.put(memory.take(0, 100));
+    assertThrows(CudaException.class, () -> memory.take(0, 200));
+    memory.freeing.countDown();
+  }
+
+  /** Of two devices with late frees, one ends: its memory need not wait for the other. */
+  @Test
+  void memoryOfADeviceIsFreedWithItsOwnLateFree() throws Exception {
+    Numbers memory = numbers(false);
+    KeptMemory.Piece first = memory.take(0, 1);
+    KeptMemory.Piece kept = memory.take(0, 2);
+    KeptMemory.Piece second = memory.take(1, 3);
+    CountDownLatch firstDevice = new CountDownLatch(1);
+    CountDownLatch secondDevice = new CountDownLatch(1);
+    memory.freeing = firstDevice;
+    memory.put(first);
+    memory.put(kept);
+    memory.freeing = secondDevice;
+    memory.put(second);
+    memory.freeing = new CountDownLatch(0);
+    firstDevice.countDown();
+    awaitFreed(memory, 2);
+    assertEquals(Set.of(1L, 2L), Set.copyOf(memory.freed));
+    secondDevice.countDown();
+    awaitFreed(memory, 3);
+  }
+
   /** A device on which a free waits does not keep the memory of another one. */
   @Test
   void lateFreeKeepsOnlyMemoryOfItsDevice() throws Exception {

@@ -51,6 +51,9 @@ public final class CommunicatorState
   private static final long STATUS_INTERVAL_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
 
   /** How long a remote rank may take to report what it has called; also when this one closes. */
+  // If this process itself was paused, it may not have read the answers to its requests yet.
+  private static final Duration OWN_PAUSE = Duration.ofMillis(100);
+
   private static final long EXPLANATION_NANOS = TimeUnit.SECONDS.toNanos(2);
 
   private final ProcessEndpoint endpoint;
@@ -498,6 +501,7 @@ public final class CommunicatorState
     long timeout = participant.deadline().timeout().toNanos();
     Deadline grace = Deadline.after(Duration.ofNanos(Math.min(EXPLANATION_NANOS, timeout / 4)));
     BitSet excluded = self.shrink().excluded();
+    Deadline own = Deadline.after(OWN_PAUSE);
     List<BooleanSupplier> acknowledged = new ArrayList<>();
     for (int rank = excluded.nextSetBit(0); rank >= 0; rank = excluded.nextSetBit(rank + 1)) {
       RankState other = rankState(rank);
@@ -506,7 +510,9 @@ public final class CommunicatorState
       acknowledged.add(
           () ->
               other.presence().left()
-                  || (process != null && process.silent(Bootstrap.silenceNanos(timeout)))
+                  || (process != null
+                      && own.passed()
+                      && process.silent(Bootstrap.silenceNanos(timeout)))
                   || (grace.passed() && (process == null || process.answered(request))));
     }
     participant
@@ -552,13 +558,14 @@ public final class CommunicatorState
     List<RemoteProcess> others = Arrays.stream(remoteProcesses).filter(Objects::nonNull).toList();
     List<Long> requests = others.stream().map(RemoteProcess::requestAnswer).toList();
     Backoff backoff = Backoff.betweenQueries(Deadline.after(Duration.ofNanos(silenceNanos)));
+    Deadline own = Deadline.after(OWN_PAUSE);
     BitSet silent = new BitSet();
     for (int i = 0; i < requests.size(); i++) {
       RemoteProcess process = others.get(i);
       long request = requests.get(i);
       Interrupts.awaitUninterruptibly(
           () -> {
-            while (!process.answered(request) && !process.silent(silenceNanos)) {
+            while (!process.answered(request) && !(own.passed() && process.silent(silenceNanos))) {
               if (!backoff.pause()) {
                 return;
               }

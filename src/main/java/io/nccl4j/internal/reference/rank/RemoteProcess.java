@@ -342,7 +342,7 @@ public final class RemoteProcess implements Connection.Receiver {
     for (int rank = 0; rank < communicator.size(); rank++) {
       own.set(rank, communicator.hosts(rank));
     }
-    sendState(
+    ByteBuffer status =
         Message.of(
             Message.Kind.STATUS,
             out -> {
@@ -350,7 +350,10 @@ public final class RemoteProcess implements Connection.Receiver {
               for (int rank = own.nextSetBit(0); rank >= 0; rank = own.nextSetBit(rank + 1)) {
                 write(out, communicator.rankState(rank));
               }
-            }));
+            });
+    // It may have a shrink whose rank has not yet come to announce it; see announceShrink.
+    communicator.bootstraps().check();
+    sendState(status);
   }
 
   private void receiveStatus(DataInput in) throws IOException {

@@ -47,11 +47,13 @@ final class Training {
     void step(int rank, int step, double loss, long nanos);
   }
 
+  private static final int UNKNOWN = -1;
+
   private final Net net;
   private final Settings settings;
   private final Report report;
   private final List<Double> losses = new ArrayList<>();
-  // The step to continue with, unless the lowest remaining rank has another one.
+  // The step that this rank's parameters are for, or UNKNOWN while rank 0's replace them.
   private int next;
 
   /**
@@ -71,16 +73,22 @@ final class Training {
    * ranks were lost may be NaN.
    *
    * @param all all ranks; aborted if ranks were lost
+   * @throws NcclException if this rank cannot continue
+   * @throws IllegalStateException if a rank was lost while the parameters of rank 0 were sent to
+   *     this one
    */
   List<Double> run(Communicator all) {
     losses.addAll(Collections.nCopies(settings.steps(), Double.NaN));
     Communicator comm = all;
+    boolean finished = false;
     try {
       while (true) {
         try {
           train(comm);
+          finished = true;
           break;
         } catch (NcclException failure) {
+          checkParameters(failure);
           Communicator broken = comm;
           comm = Recovery.defaults().recover(broken, failure); // throws if it cannot continue
           broken.abort();
@@ -88,16 +96,36 @@ final class Training {
       }
     } finally {
       if (comm != all) {
-        comm.close();
+        // Closing after a failure would throw it again, in the place of what is thrown now.
+        end(comm, finished);
       }
     }
     return losses;
   }
 
+  private static void end(Communicator comm, boolean finished) {
+    if (finished) {
+      comm.close();
+    } else {
+      comm.abort();
+    }
+  }
+
+  private void checkParameters(NcclException failure) {
+    if (next == UNKNOWN) {
+      throw new IllegalStateException(
+          "a rank was lost while rank 0 sent its parameters: those of this rank may be mixed",
+          failure);
+    }
+  }
+
   private void train(Communicator comm) {
+    int own = next;
+    next = UNKNOWN;
     try (DataParallel parallel = new DataParallel(comm, net.parameters(), settings.reducer())) {
+      next = firstStep(comm, parallel, own);
       SGD optimizer = new SGD(net.parameterVector(), new SGDOptions(settings.learningRate()));
-      for (int step = firstStep(comm, parallel); step < settings.steps(); step++) {
+      for (int step = next; step < settings.steps(); step++) {
         long start = System.nanoTime();
         double loss = step(comm, parallel, optimizer, step);
         losses.set(step, loss);
@@ -107,8 +135,8 @@ final class Training {
   }
 
   /** Returns rank 0's next step: ranks may lose another one in different steps. */
-  private int firstStep(Communicator comm, DataParallel parallel) {
-    int[] step = {next};
+  private static int firstStep(Communicator comm, DataParallel parallel, int own) {
+    int[] step = {own};
     try (Buffer buffer = comm.newBuffer(DataType.INT32, 1)) {
       buffer.copyFromAsync(step, parallel.compute());
       comm.broadcast(buffer, 0, parallel.compute());

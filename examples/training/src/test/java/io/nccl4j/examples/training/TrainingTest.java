@@ -25,6 +25,7 @@ import org.bytedeco.pytorch.Tensor;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Training on ranks of the reference backend, each with its part of every batch. */
@@ -88,39 +89,47 @@ class TrainingTest {
     }
   }
 
-  /** Rank 0 leaves after the third step: the others continue from there with all rows. */
-  @Test
-  void survivorsOfALossFinishTheTraining() throws Exception {
-    Training.Settings settings = new Training.Settings(12, 8, 12, 256, 0.1, 3);
+  /**
+   * Rank 0 leaves after the third step, and rank 1, if it leaves too, after the next one: the
+   * others continue from there with all rows.
+   */
+  @ParameterizedTest
+  @CsvSource({"3, 1", "5, 2"})
+  void survivorsFinishTheTraining(int size, int leaving) throws Exception {
+    Training.Settings settings = new Training.Settings(12, 8, 60, 256, 0.1, 3);
     List<Trained> ranks =
         ReferenceRanks.run(
-            3,
+            size,
             comm -> {
-              boolean lost = comm.rank() == 0;
-              Net net = new Net(comm, settings.size(), settings.seed() + comm.rank());
+              int own = comm.rank();
+              Net net = new Net(comm, settings.size(), settings.seed() + own);
+              IllegalStateException leaves = new IllegalStateException("rank " + own + " leaves");
               Training training =
                   new Training(
                       net,
                       settings,
                       (rank, step, loss, nanos) -> {
-                        if (lost && step == 2) {
-                          comm.abort();
+                        if (own < leaving && step >= 2 + own) {
+                          throw leaves;
                         }
                       });
-              if (lost) {
-                assertThrows(RuntimeException.class, () -> training.run(comm));
+              if (own < leaving) {
+                assertSame(
+                    leaves, assertThrows(IllegalStateException.class, () -> training.run(comm)));
+                comm.abort();
                 return null;
               }
               return new Trained(training.run(comm), floats(net));
             });
-    assertEquals(ranks.get(1).parameters(), ranks.get(2).parameters());
-    assertEquals(settings.steps(), ranks.get(1).losses().size());
     List<Double> whole = train(1, settings).getFirst().losses();
-    for (Trained survivor : ranks.subList(1, 3)) {
+    for (Trained survivor : ranks.subList(leaving, size)) {
+      assertEquals(ranks.getLast().parameters(), survivor.parameters());
+      assertEquals(settings.steps(), survivor.losses().size());
       for (int step = 0; step < settings.steps(); step++) {
         double loss = survivor.losses().get(step);
-        // Rank 0 may leave before the others have the average of its last step.
-        if (step != 2 || !Double.isNaN(loss)) {
+        // A rank may leave before the others have the average of its last step.
+        boolean last = step >= 2 && step < 2 + leaving;
+        if (!last || !Double.isNaN(loss)) {
           assertEquals(whole.get(step), loss, TOLERANCE * whole.get(step), "step " + step);
         }
       }
