@@ -24,6 +24,7 @@ import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -94,7 +95,7 @@ final class JoinFuzz implements FuzzTarget {
         out -> {
           out.writeInt(2);
           out.writeBoolean(false);
-          Message.writeBits(out, null);
+          Message.writeBits(out, new BitSet());
           out.writeBoolean(false);
           out.writeBoolean(true);
           out.writeInt(0);
