@@ -598,7 +598,8 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   /**
-   * Throws if closing would end a capture. Closing after a failure aborts, and waits for no stream.
+   * Throws if closing would end a capture. NCCL's close after a failure aborts: it waits for no
+   * stream.
    */
   void checkCanClose() {
     String call = "closing a communicator";

@@ -135,8 +135,8 @@ public abstract class KeptMemory {
     try {
       return new Piece(device, allocate(bytes), bytes);
     } catch (CudaException | NcclException failure) {
-      boolean freed = freeKeptAfter(device, failure);
-      if (!awaitLateFree(device) && !freed) {
+      boolean ended = awaitLateFree(device);
+      if (!freeKeptAfter(device, failure) && !ended) {
         throw failure;
       }
       enter(device);
@@ -146,12 +146,12 @@ public abstract class KeptMemory {
 
   /**
    * Frees kept memory after an allocation has failed: that of the device or all host memory, from
-   * every allocator. Returns whether any was kept.
+   * every allocator, unless an earlier free still waits. Returns whether there was any.
    */
   private boolean freeKeptAfter(int device, RuntimeException failure) {
     boolean any = false;
     for (KeptMemory cache : ofTheSameMemory()) {
-      List<Piece> pieces = cache.takeKept(device);
+      List<Piece> pieces = cache.takeFreeable(device);
       CloseAll.after(failure, () -> cache.freeAll(pieces));
       any |= !pieces.isEmpty();
     }
@@ -181,7 +181,7 @@ public abstract class KeptMemory {
 
   private synchronized List<CompletableFuture<Void>> lateFrees(int device) {
     return lateFrees.stream()
-        .filter(free -> !perDevice || free.device() == device)
+        .filter(free -> free.device() == owner(device))
         .map(LateFree::end)
         .toList();
   }
@@ -202,10 +202,10 @@ public abstract class KeptMemory {
         return;
       }
     }
-    free(piece.device(), List.of(piece));
+    free(owner(piece.device()), List.of(piece));
   }
 
-  /** Frees memory of one device. */
+  /** Frees memory of one device, or of the host. */
   private void free(int device, List<Piece> pieces) {
     CompletableFuture<Void> freed =
         CompletableFuture.runAsync(
@@ -270,7 +270,12 @@ public abstract class KeptMemory {
   }
 
   private Size size(int device, long bytes) {
-    return new Size(perDevice ? device : 0, bytes);
+    return new Size(owner(device), bytes);
+  }
+
+  /** Returns the device that memory is kept for; all host memory belongs together. */
+  private int owner(int device) {
+    return perDevice ? device : 0;
   }
 
   /**
@@ -278,33 +283,30 @@ public abstract class KeptMemory {
    * because its owners have already closed it.
    */
   void freeKept() {
-    takeFreeable()
-        .forEach(
-            (device, pieces) -> {
-              try {
-                free(device, pieces);
-              } catch (RuntimeException failure) {
-                LOG.warn("{} failed for memory that was kept for reuse", freeFunction, failure);
-              }
-            });
+    for (int device : keptDevices()) {
+      List<Piece> pieces = takeFreeable(device);
+      try {
+        if (!pieces.isEmpty()) {
+          free(device, pieces);
+        }
+      } catch (RuntimeException failure) {
+        LOG.warn("{} failed for memory that was kept for reuse", freeFunction, failure);
+      }
+    }
   }
 
-  /** Takes the kept memory that freeing need not wait for, by device. */
-  private synchronized Map<Integer, List<Piece>> takeFreeable() {
-    Map<Integer, List<Piece>> taken =
-        kept.values().stream()
-            .flatMap(Deque::stream)
-            .filter(piece -> lateFrees(piece.device()).isEmpty())
-            .collect(Collectors.groupingBy(Piece::device));
-    kept.values().forEach(pieces -> pieces.removeIf(piece -> taken.containsKey(piece.device())));
-    return taken;
+  private synchronized Set<Integer> keptDevices() {
+    return kept.keySet().stream().map(Size::device).collect(Collectors.toSet());
   }
 
-  /** Takes the kept memory that an allocation for a device can get instead. */
-  private synchronized List<Piece> takeKept(int device) {
+  /** Takes the memory that is kept for a device; none if an earlier free of it still waits. */
+  private synchronized List<Piece> takeFreeable(int device) {
     List<Piece> taken = new ArrayList<>();
+    if (!lateFrees(device).isEmpty()) {
+      return taken;
+    }
     for (Map.Entry<Size, Deque<Piece>> pieces : kept.entrySet()) {
-      if (!perDevice || pieces.getKey().device() == device) {
+      if (pieces.getKey().device() == owner(device)) {
         taken.addAll(pieces.getValue());
         pieces.getValue().clear();
       }

@@ -184,9 +184,11 @@ class KeptMemoryTest {
   @Test
   void allocationThatFailsBesideAHangingFreeSaysWhy() {
     Numbers memory = new Numbers(false, new CountDownLatch(0), Duration.ofSeconds(4));
-    memory.capacity = 1;
+    memory.capacity = 2;
+    KeptMemory.Piece kept = memory.take(0, 50);
     memory.freeing = new CountDownLatch(1);
     memory.put(memory.take(0, 100));
+    memory.put(kept);
     assertThrows(CudaException.class, () -> memory.take(0, 200));
     memory.freeing.countDown();
   }

@@ -51,10 +51,10 @@ public final class CommunicatorState
   private static final long STATUS_INTERVAL_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
 
   /** How long a remote rank may take to report what it has called; also when this one closes. */
-  // If this process itself was paused, it may not have read the answers to its requests yet.
-  private static final Duration OWN_PAUSE = Duration.ofMillis(100);
-
   private static final long EXPLANATION_NANOS = TimeUnit.SECONDS.toNanos(2);
+
+  /** A process that was paused itself may need this long to read the answers to its requests. */
+  private static final Duration OWN_PAUSE = Duration.ofMillis(100);
 
   private final ProcessEndpoint endpoint;
   private final RankMap rankMap;

@@ -74,8 +74,8 @@ final class Training {
    *
    * @param all all ranks; aborted if ranks were lost
    * @throws NcclException if this rank cannot continue
-   * @throws IllegalStateException if a rank was lost while the parameters of rank 0 were sent to
-   *     this one
+   * @throws IllegalStateException if all ranks with complete parameters were lost while another one
+   *     was receiving them
    */
   List<Double> run(Communicator all) {
     losses.addAll(Collections.nCopies(settings.steps(), Double.NaN));
@@ -88,7 +88,6 @@ final class Training {
           finished = true;
           break;
         } catch (NcclException failure) {
-          checkParameters(failure);
           Communicator broken = comm;
           comm = Recovery.defaults().recover(broken, failure); // throws if it cannot continue
           broken.abort();
@@ -111,17 +110,11 @@ final class Training {
     }
   }
 
-  private void checkParameters(NcclException failure) {
-    if (next == UNKNOWN) {
-      throw new IllegalStateException(
-          "a rank was lost while rank 0 sent its parameters: those of this rank may be mixed",
-          failure);
-    }
-  }
-
   private void train(Communicator comm) {
     int own = next;
-    next = UNKNOWN;
+    if (comm.rank() != 0) {
+      next = UNKNOWN;
+    }
     try (DataParallel parallel = new DataParallel(comm, net.parameters(), settings.reducer())) {
       next = firstStep(comm, parallel, own);
       SGD optimizer = new SGD(net.parameterVector(), new SGDOptions(settings.learningRate()));
@@ -134,13 +127,21 @@ final class Training {
     }
   }
 
-  /** Returns rank 0's next step: ranks may lose another one in different steps. */
+  /**
+   * Returns rank 0's next step: ranks may lose another one in different steps.
+   *
+   * @throws IllegalStateException if rank 0 was lost before this rank 0 had all of its parameters
+   */
   private static int firstStep(Communicator comm, DataParallel parallel, int own) {
     int[] step = {own};
     try (Buffer buffer = comm.newBuffer(DataType.INT32, 1)) {
       buffer.copyFromAsync(step, parallel.compute());
       comm.broadcast(buffer, 0, parallel.compute());
       buffer.copyTo(step, parallel.compute());
+    }
+    if (step[0] == UNKNOWN) {
+      throw new IllegalStateException(
+          "the parameters of rank 0 may be mixed: it was receiving them when ranks were lost");
     }
     return step[0];
   }
