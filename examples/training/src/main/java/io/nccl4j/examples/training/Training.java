@@ -85,7 +85,6 @@ final class Training {
       while (true) {
         try {
           train(comm);
-          finished = true;
           break;
         } catch (NcclException failure) {
           Communicator broken = comm;
@@ -93,6 +92,7 @@ final class Training {
           broken.abort();
         }
       }
+      finished = true;
     } finally {
       if (comm != all) {
         // Closing after a failure would throw it again, in the place of what is thrown now.
