@@ -328,9 +328,10 @@ public final class EvidenceCommand {
 
   private void write(Run run, Path work) throws IOException {
     Redaction redaction = redaction(work, run.machine());
+    // The page first: a run that is ended between the two leaves a page that is not behind.
+    OutputFile.replace(folder.resolve("evidence.md"), redaction.apply(Page.of(run)));
     OutputFile.replace(
         folder.resolve("evidence.json"), redaction.apply(JsonTree.text(run.tree()) + "\n"));
-    OutputFile.replace(folder.resolve("evidence.md"), redaction.apply(Page.of(run)));
     try (DirectoryStream<Path> charts = Files.newDirectoryStream(work, "*.html")) {
       for (Path chart : charts) {
         Path name = Objects.requireNonNull(chart.getFileName());
