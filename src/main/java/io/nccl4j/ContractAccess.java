@@ -14,7 +14,6 @@ import io.nccl4j.spi.StreamDriver;
 import java.util.List;
 import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
-import java.util.function.Predicate;
 
 /** Gives the backends access to the package-private members of this package. */
 final class ContractAccess extends Contract {
@@ -22,12 +21,6 @@ final class ContractAccess extends Contract {
 
   static void register() {
     register(new ContractAccess());
-  }
-
-  @Override
-  public void initialize(List<String> names, Predicate<Class<?>> usable) {
-    ClassInitialization.run(ClassInitialization.CONTRACT, every -> true);
-    ClassInitialization.run(names, usable);
   }
 
   @Override

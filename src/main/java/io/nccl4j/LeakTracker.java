@@ -50,12 +50,7 @@ final class LeakTracker {
   synchronized void watch(Object owner, String description) {
     if (!closed) {
       what = description;
-      try {
-        watch = cleaner().register(owner, this::collected);
-      } catch (OutOfMemoryError shortage) {
-        // The object is usable without a watch; failing here would leak its resources.
-        watch = null;
-      }
+      watch = cleaner().register(owner, this::collected);
     }
   }
 

@@ -184,18 +184,7 @@ public final class Stream implements AutoCloseable {
     checkCanWait("completion");
     ThreadScope.checkNothingKeptFor(this, "completion");
     long enqueued = fence.enqueued();
-    return driver.completion().thenRun(new Passing(fence, enqueued));
-  }
-
-  /**
-   * Reports that a fence value has been passed. Not a lambda expression: if a stack overflow occurs
-   * while the JDK links one, it can stay unusable until the process exits.
-   */
-  private record Passing(StreamFence fence, long value) implements Runnable {
-    @Override
-    public void run() {
-      fence.passed(value);
-    }
+    return driver.completion().thenRun(() -> fence.passed(enqueued));
   }
 
   /**

@@ -7,7 +7,6 @@ import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Loggers;
-import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import java.lang.foreign.MemorySegment;
@@ -128,9 +127,6 @@ final class CommunicatorEnd {
       } catch (RuntimeException failure) {
         LOG.warn("{}: the abort of an overdue call has failed", communicator, failure);
         return;
-      } catch (OutOfMemoryError shortage) {
-        // Retry: the thread inside the call waits for this one, and nothing else would abort it.
-        MemoryShortage.pause();
       }
     }
     communicator.markOverdue(false);

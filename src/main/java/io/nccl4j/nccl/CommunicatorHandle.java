@@ -2,7 +2,6 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.internal.Membarrier;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.PrimaryContexts;
@@ -12,9 +11,8 @@ import io.nccl4j.spi.CommunicatorContext;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.time.Duration;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import java.util.function.IntSupplier;
@@ -29,7 +27,6 @@ import java.util.function.IntSupplier;
  * communicator from being freed, with {@link #retain}.
  */
 final class CommunicatorHandle {
-  private static final VarHandle INSIDE;
   private static final long POLL_NANOS = 50_000;
 
   // The two lowest bits of 'inside' are the state. The other bits count entries, so that one long
@@ -39,14 +36,6 @@ final class CommunicatorHandle {
   private static final int LONG_CALL = 2;
   private static final int STATE_MASK = 3;
   private static final int ENTRY_INCREMENT = 4;
-
-  static {
-    try {
-      INSIDE = MethodHandles.lookup().findVarHandle(CommunicatorHandle.class, "inside", int.class);
-    } catch (ReflectiveOperationException e) {
-      throw new ExceptionInInitializerError(e);
-    }
-  }
 
   // Never freed (eight bytes): NCCL may write the pointer after a call that returned "in progress"
   // or was abandoned.
@@ -64,8 +53,7 @@ final class CommunicatorHandle {
   private boolean freeing;
   private boolean retained;
 
-  @SuppressWarnings("UnusedVariable") // Accessed through INSIDE.
-  private int inside;
+  private final AtomicInteger inside = new AtomicInteger();
 
   // The function that the thread inside calls, for messages.
   private String function;
@@ -203,17 +191,13 @@ final class CommunicatorHandle {
   }
 
   private boolean tryEnter(String functionName, int state) {
-    int now = (int) INSIDE.getOpaque(this);
-    if ((now & STATE_MASK) != EMPTY) {
+    int now = inside.get();
+    if ((now & STATE_MASK) != EMPTY || !inside.compareAndSet(now, now + ENTRY_INCREMENT + state)) {
       return false;
     }
-    INSIDE.setOpaque(this, now + ENTRY_INCREMENT + state);
-    // Names are literals and usually the same; comparing a reference is cheaper than storing it.
-    if (function != functionName) {
-      function = functionName;
-    }
-    // An abort sets 'ended', then issues a barrier in every thread, then reads 'inside'. So this
-    // thread sees 'ended', or the abort sees this thread inside.
+    function = functionName;
+    // An abort sets 'ended' and then reads 'inside': this thread sees 'ended', or the abort sees
+    // this thread inside.
     if (ended) {
       leave();
       return false;
@@ -223,7 +207,7 @@ final class CommunicatorHandle {
 
   RuntimeException refusal(String functionName) {
     if (!ended) {
-      return occupied((int) INSIDE.getOpaque(this) & STATE_MASK);
+      return occupied(inside.get() & STATE_MASK);
     }
     return context.isAborted()
         ? new CommunicatorAbortedException(functionName, context.toString())
@@ -245,7 +229,7 @@ final class CommunicatorHandle {
 
   /** Returns a number that identifies the current enqueuing call, or 0 if there is none. */
   int enqueuing() {
-    int now = (int) INSIDE.getOpaque(this);
+    int now = inside.get();
     return (now & STATE_MASK) == ENQUEUING ? now : 0;
   }
 
@@ -256,7 +240,7 @@ final class CommunicatorHandle {
 
   /** Leaves the communicator. If it has ended in the meantime, this thread frees it. */
   void leave() {
-    INSIDE.setRelease(this, (int) INSIDE.getOpaque(this) & ~STATE_MASK);
+    inside.set(inside.get() & ~STATE_MASK);
     if (ended) {
       free.run();
     }
@@ -292,7 +276,6 @@ final class CommunicatorHandle {
   /** Rejects new calls, and waits up to a timeout for a thread that is inside. */
   void end(Duration timeout) {
     ended = true;
-    Membarrier.run();
     awaitEmpty(timeout);
   }
 
@@ -305,7 +288,7 @@ final class CommunicatorHandle {
   }
 
   private boolean occupied() {
-    return ((int) INSIDE.getAcquire(this) & STATE_MASK) != EMPTY;
+    return (inside.get() & STATE_MASK) != EMPTY;
   }
 
   /**

@@ -12,14 +12,12 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.UnsupportedNcclVersionException;
-import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.Contract;
-import java.lang.foreign.SymbolLookup;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -31,7 +29,6 @@ import java.util.Set;
 import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
 import java.util.function.Supplier;
-import java.util.regex.Pattern;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.NullMarked;
 import org.jspecify.annotations.Nullable;
@@ -59,59 +56,6 @@ public final class NcclBackend {
       List.of("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg");
   private static final String NO_DRIVER =
       "no NVIDIA driver is installed: neither " + String.join(" nor ", DRIVER_FILES) + " exists";
-
-  // The classes that have initializers, or nested classes with initializers. Initializers link the
-  // functions of the bindings.
-  private static final List<String> INITIALIZED =
-      List.of(
-          "bindings.cudart.cudaDeviceProp",
-          "bindings.cudart.cudart_h",
-          "bindings.cudart.cudart_h$shared",
-          "bindings.nccl.ncclConfig_v23000",
-          "bindings.nccl.ncclSimInfo_v22200",
-          "bindings.nccl.ncclUniqueId",
-          "bindings.nccl.ncclWaitSignalDesc_t",
-          "bindings.nccl.nccl_h",
-          "bindings.nccl.nccl_h$shared",
-          "internal.DynamicLoader",
-          "internal.KeptMemory",
-          "internal.NativeEnvironment",
-          "internal.NativeLibrary",
-          "internal.OpenRanks",
-          "internal.PinnedMemory",
-          "internal.PrimaryContexts",
-          "internal.Membarrier",
-          "internal.Poller",
-          "internal.cuda.CompletionCallbacks",
-          "internal.cuda.CudaStreamDriver",
-          "internal.cuda.DeviceMemory",
-          "internal.cuda.HandleGuard",
-          "internal.cuda.StagingBuffers",
-          "nccl.CallWatch",
-          "nccl.CollectiveCalls",
-          "nccl.CommunicatorEnd",
-          "nccl.CommunicatorHandle",
-          "nccl.CtaPolicy",
-          "nccl.FeatureVersions",
-          "nccl.GraphUsage",
-          "nccl.CommInit",
-          "nccl.NativeConfig",
-          "nccl.NativeCommunicator",
-          "nccl.NcclBackend",
-          "nccl.NcclConfig",
-          "nccl.NcclGroup",
-          "nccl.NcclAllocator",
-          "nccl.NcclParameters",
-          "nccl.BufferRegistration",
-          "nccl.ConfigField",
-          "nccl.UnsupportedConfigPolicy",
-          "nccl.Window",
-          "nccl.WindowOption");
-
-  private static final Pattern CALLED_ELSEWHERE =
-      Pattern.compile("ncclParam.*|ncclComm(?!GetAsyncError).*");
-
-  private static volatile boolean initialized;
 
   private final Backend backend;
   private final NcclBackendDriver driver;
@@ -162,10 +106,6 @@ public final class NcclBackend {
     @Nullable List<Device> devices =
         cudart == null ? List.of() : orMissing(CudaDevices::list, missing);
     if (cudart != null && nccl != null && devices != null) {
-      if (!initialized) {
-        Contract.get().initialize(INITIALIZED, NcclBackend::linkable);
-        initialized = true;
-      }
       return Contract.get()
           .backend(new NcclBackendDriver(new NcclVersion(nccl.version()), devices));
     }
@@ -186,22 +126,6 @@ public final class NcclBackend {
     return first instanceof LibraryNotFoundException search && !others.isEmpty()
         ? new LibraryNotFoundException(search, others)
         : first;
-  }
-
-  /**
-   * Returns whether a class can and need be initialized now. False if its initializer links a
-   * function that the library lacks, or one that is only called on nccl4j's own threads, which have
-   * enough stack to link it then: linking takes a millisecond.
-   */
-  private static boolean linkable(Class<?> type) {
-    Class<?> functions = type.getDeclaringClass();
-    if (functions != nccl_h.class && functions != cudart_h.class) {
-      return true;
-    }
-    String name = type.getSimpleName();
-    SymbolLookup library =
-        functions == nccl_h.class ? nccl_h.SYMBOL_LOOKUP : cudart_h.SYMBOL_LOOKUP;
-    return !CALLED_ELSEWHERE.matcher(name).matches() && library.find(name).isPresent();
   }
 
   /** Returns the call's result, or null after adding its exception to the list. */

@@ -13,7 +13,6 @@ import io.nccl4j.spi.Contract;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
-import java.util.function.Supplier;
 import java.util.stream.Stream;
 import org.jspecify.annotations.NullMarked;
 
@@ -56,61 +55,6 @@ import org.jspecify.annotations.NullMarked;
  */
 @NullMarked
 public final class ReferenceBackend {
-  // The classes that have static initializers, or nested classes with static initializers.
-  private static final List<String> INITIALIZED =
-      List.of(
-          "internal.auth.PendingConnections",
-          "internal.auth.SessionKeys",
-          "internal.reference.ReferenceBackendDriver",
-          "internal.reference.ReferenceCommunicator",
-          "internal.reference.bootstrap.Connection",
-          "internal.reference.bootstrap.EventLoop",
-          "internal.reference.bootstrap.InitBootstrap",
-          "internal.reference.bootstrap.JoiningProcess",
-          "internal.reference.bootstrap.Handshake",
-          "internal.reference.bootstrap.ListeningEndpoint",
-          "internal.reference.bootstrap.Message",
-          "internal.reference.bootstrap.Bootstrap",
-          "internal.reference.bootstrap.BootstrapKey",
-          "internal.reference.bootstrap.PendingConnection",
-          "internal.reference.bootstrap.ReferenceId",
-          "internal.reference.bootstrap.Secret",
-          "internal.reference.bootstrap.ProcessEndpoint",
-          "internal.reference.bootstrap.SocketAddresses",
-          "internal.reference.collective.AllReduceAlgorithm",
-          "internal.reference.collective.DirectSync",
-          "internal.reference.collective.Call",
-          "internal.reference.collective.CollectiveRunner",
-          "internal.reference.collective.DirectAllReduce",
-          "internal.reference.rank.RankFailure",
-          "internal.reference.rank.HostedRank",
-          "internal.reference.rank.IdleStrategy",
-          "internal.reference.rank.RankState",
-          "internal.reference.rank.RemoteProcess",
-          "internal.reference.rank.CommunicatorState",
-          "internal.reference.reduce.ArrayKernel",
-          "internal.reference.reduce.Float8Kernel",
-          "internal.reference.reduce.Int8Kernel",
-          "internal.reference.reduce.Kernels",
-          "internal.reference.reduce.ReductionOp",
-          "internal.reference.reduce.MappedViews",
-          "internal.reference.transport.MemoryLink",
-          "internal.reference.transport.Presence",
-          "internal.reference.transport.Route",
-          "internal.reference.transport.SharedMemory",
-          "internal.reference.transport.SharedMemoryFiles",
-          "internal.reference.transport.TcpFailure",
-          "reference.Algorithm",
-          "reference.Transport",
-          "reference.ReferenceBackend",
-          "reference.ReferenceOptions",
-          "schedule.Action",
-          "schedule.Layout",
-          "schedule.TreePattern",
-          "schedule.Protocol");
-
-  private static volatile boolean initialized;
-
   private final ReferenceBackendDriver driver;
 
   private ReferenceBackend(ReferenceBackendDriver driver) {
@@ -137,7 +81,7 @@ public final class ReferenceBackend {
    * @throws IllegalArgumentException if {@code devices} is out of range
    */
   public static Backend open(int devices, ReferenceOptions options) {
-    return open(devices, options, () -> List.of(ProcessEndpoint.ofThisProcess()));
+    return open(devices, options, List.of(ProcessEndpoint.ofThisProcess()));
   }
 
   /**
@@ -156,32 +100,24 @@ public final class ReferenceBackend {
   public static Backend openAsProcesses(int devices, int processes, ReferenceOptions options) {
     Arguments.atLeast(processes, "processes", 1);
     RankMap.checkMost(processes, "processes");
+    Stream<ProcessEndpoint> others = Stream.generate(ProcessEndpoint::new).limit(processes - 1);
     return open(
         devices,
         options,
-        () -> {
-          Stream<ProcessEndpoint> others =
-              Stream.generate(ProcessEndpoint::new).limit(processes - 1);
-          return Stream.concat(Stream.of(ProcessEndpoint.ofThisProcess()), others).toList();
-        });
+        Stream.concat(Stream.of(ProcessEndpoint.ofThisProcess()), others).toList());
   }
 
   /**
    * Opens a backend whose rank r is at endpoint {@code r % n} of n.
    *
-   * @param endpoints creates the endpoints, after the classes that they need are initialized
+   * @param endpoints the endpoints
    */
-  static Backend open(
-      int devices, ReferenceOptions options, Supplier<List<ProcessEndpoint>> endpoints) {
+  static Backend open(int devices, ReferenceOptions options, List<ProcessEndpoint> endpoints) {
     Arguments.atLeast(devices, "devices", 1);
     RankMap.checkMost(devices, "devices");
     Objects.requireNonNull(options, "options");
-    if (!initialized) {
-      Contract.get().initialize(INITIALIZED, type -> true);
-      initialized = true;
-    }
     return Contract.get()
-        .backend(new ReferenceBackendDriver(devices, options.forRanks(), endpoints.get()));
+        .backend(new ReferenceBackendDriver(devices, options.forRanks(), endpoints));
   }
 
   /**

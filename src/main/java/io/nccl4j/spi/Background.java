@@ -2,7 +2,6 @@ package io.nccl4j.spi;
 
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Interrupts;
-import io.nccl4j.internal.util.MemoryShortage;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -28,7 +27,7 @@ public final class Background {
           try {
             end.complete(work.get());
           } catch (Throwable failure) {
-            MemoryShortage.fail(end, failure);
+            end.completeExceptionally(failure);
           }
         };
     Thread.ofPlatform().daemon().inheritInheritableThreadLocals(false).name(thread).start(run);

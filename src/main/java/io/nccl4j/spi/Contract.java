@@ -12,7 +12,6 @@ import io.nccl4j.UniqueId;
 import java.util.List;
 import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
-import java.util.function.Predicate;
 
 /**
  * Internal access to {@code io.nccl4j} for the public classes of its backends: creates public
@@ -38,18 +37,6 @@ public abstract class Contract {
   protected static void register(Contract contract) {
     instance = contract;
   }
-
-  /**
-   * Initializes the classes of a backend and of {@code io.nccl4j} on a thread with a large stack,
-   * when the first backend of a kind is opened. An {@link Error} in a class initializer, such as a
-   * {@link StackOverflowError} that the program survives, makes the class unusable until the
-   * process exits.
-   *
-   * @param names the backend's top-level classes, by their names without the prefix {@code
-   *     io.nccl4j.}
-   * @param usable whether a class, top-level or nested, can be initialized
-   */
-  public abstract void initialize(List<String> names, Predicate<Class<?>> usable);
 
   /** Creates the backend of a new driver. */
   public abstract Backend backend(BackendDriver driver);

@@ -36,8 +36,7 @@ final class CoordinatorFuzz implements FuzzTarget {
   private final LoggedErrors errors = new LoggedErrors();
   private final List<ProcessEndpoint> endpoints =
       List.of(new ProcessEndpoint(), new ProcessEndpoint());
-  private final Backend backend =
-      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> endpoints);
+  private final Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), endpoints);
   private final ProcessEndpoint endpoint = endpoints.getFirst();
   private final UniqueId id = backend.newUniqueId();
   private final Secret secret = ReferenceId.of(id).secret();

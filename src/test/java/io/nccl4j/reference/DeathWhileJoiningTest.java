@@ -239,7 +239,7 @@ class DeathWhileJoiningTest {
     Job(Call call, Transport links) {
       this.call = call;
       this.options = ReferenceOptions.defaults().withTransport(links);
-      this.backend = ReferenceBackend.open(RANKS, options, () -> endpoints);
+      this.backend = ReferenceBackend.open(RANKS, options, endpoints);
       this.before =
           switch (call) {
             case CONNECT -> 0;

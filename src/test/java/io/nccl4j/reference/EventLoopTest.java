@@ -58,8 +58,7 @@ class EventLoopTest {
 
   private final List<ProcessEndpoint> endpoints =
       List.of(new ProcessEndpoint(), new ProcessEndpoint());
-  private final Backend backend =
-      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> endpoints);
+  private final Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), endpoints);
 
   @Test
   void errorEndsTheLoopAndTheNextCommunicatorStartsAnother() throws Exception {

@@ -47,8 +47,7 @@ class HandshakeTest {
 
   private final List<ProcessEndpoint> endpoints =
       List.of(new ProcessEndpoint(), new ProcessEndpoint());
-  private final Backend backend =
-      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> endpoints);
+  private final Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), endpoints);
 
   @Test
   void joinDoesNotShowTheSecret() throws Exception {

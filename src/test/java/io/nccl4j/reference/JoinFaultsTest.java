@@ -85,7 +85,7 @@ class JoinFaultsTest {
   @Test
   void interruptDuringAConnectIsReported() {
     List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
-    Backend backend = ReferenceBackend.open(2, OPTIONS, () -> endpoints);
+    Backend backend = ReferenceBackend.open(2, OPTIONS, endpoints);
     UniqueId id = backend.newUniqueId();
     Thread.currentThread().interrupt();
     try {
@@ -118,7 +118,7 @@ class JoinFaultsTest {
   @Test
   void refusedRemoteRankDoesNotFailTheOthers() throws Exception {
     List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
-    Backend backend = ReferenceBackend.open(2, OPTIONS, () -> endpoints);
+    Backend backend = ReferenceBackend.open(2, OPTIONS, endpoints);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> first = start(() -> backend.newCommunicator(id, 2, 0, LATE));
     while (endpoints.get(0).target(id) == null) {
@@ -136,7 +136,7 @@ class JoinFaultsTest {
   @Test
   void rankThatJoinsTwiceElsewhere_isRefusedOnce() throws Exception {
     List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
-    Backend backend = ReferenceBackend.open(3, OPTIONS, () -> endpoints);
+    Backend backend = ReferenceBackend.open(3, OPTIONS, endpoints);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> second = start(() -> backend.newCommunicator(id, 3, 1, LATE));
     // Both ranks 1 are in the process that did not create the id.
@@ -157,7 +157,7 @@ class JoinFaultsTest {
   @Test
   void rankThatArrivesAfterTheFailure_isNotConnected() {
     List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
-    UniqueId id = ReferenceBackend.open(2, OPTIONS, () -> endpoints).newUniqueId();
+    UniqueId id = ReferenceBackend.open(2, OPTIONS, endpoints).newUniqueId();
     BootstrapTarget.JoinRequest request =
         new BootstrapTarget.JoinRequest(2, 1, OPTIONS.toString(), null);
     BootstrapTarget target = InitBootstrap.of(endpoints.get(1), id, InitBootstrap.CONNECT, request);
@@ -172,7 +172,7 @@ class JoinFaultsTest {
   @Test
   void rankThatArrivesAfterTheEnd_isRefused() throws Exception {
     List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
-    Backend backend = ReferenceBackend.open(2, OPTIONS, () -> endpoints);
+    Backend backend = ReferenceBackend.open(2, OPTIONS, endpoints);
     UniqueId id = backend.newUniqueId();
     BootstrapTarget.JoinRequest request =
         new BootstrapTarget.JoinRequest(2, 1, OPTIONS.toString(), null);

@@ -42,8 +42,7 @@ final class JoinFuzz implements FuzzTarget {
   private final LoggedErrors errors = new LoggedErrors();
   private final List<ProcessEndpoint> endpoints =
       List.of(new ProcessEndpoint(), new ProcessEndpoint());
-  private final Backend backend =
-      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> endpoints);
+  private final Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), endpoints);
   private final UniqueId id = backend.newUniqueId();
   private final ExecutorService impostor = Executors.newSingleThreadExecutor();
   private final ServerSocket listener;

@@ -58,7 +58,7 @@ class MixedTransportsTest {
             ProcessEndpoint.ofThisProcess(),
             new ProcessEndpoint(),
             new ProcessEndpoint(UUID.randomUUID()));
-    return ReferenceBackend.open(RANKS, options, () -> endpoints);
+    return ReferenceBackend.open(RANKS, options, endpoints);
   }
 
   private static CommunicatorState state(Communicator comm) {

@@ -220,7 +220,7 @@ class UnauthenticatedConnectionsTest {
     List<Socket> sockets = new ArrayList<>();
     try {
       List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
-      Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> endpoints);
+      Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), endpoints);
       UniqueId id = backend.newUniqueId();
       for (int i = 0; i < 12; i++) {
         sockets.add(connect(id));
@@ -238,7 +238,7 @@ class UnauthenticatedConnectionsTest {
   }
 
   private static UniqueId newId(ProcessEndpoint endpoint) {
-    return ReferenceBackend.open(1, ReferenceOptions.defaults(), () -> List.of(endpoint))
+    return ReferenceBackend.open(1, ReferenceOptions.defaults(), List.of(endpoint))
         .newUniqueId();
   }
 

@@ -43,7 +43,7 @@ class UnusedIdTest {
 
   private final ProcessEndpoint endpoint = new ProcessEndpoint();
   private final Backend backend =
-      ReferenceBackend.open(1, ReferenceOptions.defaults(), () -> List.of(endpoint));
+      ReferenceBackend.open(1, ReferenceOptions.defaults(), List.of(endpoint));
 
   @Test
   void makerThatDoesNotListenIsASystemError() {

@@ -125,14 +125,6 @@ public abstract class ContractSuite {
   }
 
   @Nested
-  class RepeatedCalls extends RepeatedCallsContract {
-    @Override
-    BackendUnderTest underTest() {
-      return ContractSuite.this.underTest();
-    }
-  }
-
-  @Nested
   class MemoryVisibility extends MemoryVisibilityContract {
     @Override
     BackendUnderTest underTest() {

@@ -228,6 +228,40 @@ abstract class GroupsContract {
     }
   }
 
+  /** An argument may be closed between a call and the end of its group. */
+  @Test
+  void argumentClosedWithinGroupIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), fewRanks())) {
+      ranks.each(
+          rank -> {
+            Buffer one = rank.ints(1);
+            Buffer sum = rank.ints(7);
+            Buffer root = rank.comm().newBuffer(DataType.INT32, 1);
+            ReduceOp.PreMulSum twice = rank.comm().newPreMulSum(DataType.INT32, 2);
+            Runnable scaled = () -> rank.comm().allReduce(one, sum, twice, rank.stream());
+            refusedAfter(scaled, twice::close, "op is closed: " + twice);
+            Runnable calls =
+                () -> {
+                  rank.comm().allReduce(one, sum, ReduceOp.SUM, rank.stream());
+                  rank.comm().broadcast(root, 0, rank.stream());
+                };
+            refusedAfter(calls, root::close, "send is closed: " + root);
+            assertEquals(7, rank.downloadInts(sum)[0], "nothing was launched");
+          });
+    }
+  }
+
+  private static void refusedAfter(Runnable calls, Runnable close, String message) {
+    Executable group =
+        () ->
+            Group.run(
+                () -> {
+                  calls.run();
+                  close.run();
+                });
+    assertEquals(message, assertThrows(IllegalStateException.class, group).getMessage());
+  }
+
   @Test
   void groupLaunchesNothingBeforeItsEnd() {
     int n = fewRanks();

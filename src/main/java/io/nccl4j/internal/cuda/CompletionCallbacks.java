@@ -2,7 +2,6 @@ package io.nccl4j.internal.cuda;
 
 import io.nccl4j.internal.Poller;
 import io.nccl4j.internal.util.Loggers;
-import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.spi.OperationTrace;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
@@ -89,7 +88,7 @@ final class CompletionCallbacks {
       if (failure == null) {
         future.complete(null);
       } else {
-        MemoryShortage.fail(future, failure);
+        future.completeExceptionally(failure);
       }
     }
   }
@@ -200,12 +199,7 @@ final class CompletionCallbacks {
       }
     } catch (Throwable e) {
       // An exception thrown from this method would end the process. The poller ends the wait
-      // instead, since its stream has completed.
-      try {
-        LOG.warn("no thread to end a wait for a stream; the poller will retry", e);
-      } catch (Throwable unreported) {
-        // Out of memory for the message too.
-      }
+      // instead, since its stream has completed, and reports a failure that lasts.
     }
   }
 
@@ -220,9 +214,6 @@ final class CompletionCallbacks {
   private static void pollOrEnd(long id, Pending pending) {
     try {
       poll(id, pending);
-    } catch (OutOfMemoryError shortage) {
-      // The next poll tries again.
-      throw shortage;
     } catch (RuntimeException | Error broken) {
       endElsewhere(id, broken);
     }

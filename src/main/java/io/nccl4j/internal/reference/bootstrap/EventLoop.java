@@ -4,7 +4,6 @@ import io.nccl4j.internal.auth.PendingConnections;
 import io.nccl4j.internal.reference.transport.TcpFailure;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Loggers;
-import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.internal.util.RateLimitedWarning;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -250,27 +249,19 @@ final class EventLoop implements Runnable {
 
   /**
    * Ends after an error: the endpoint drops this event loop, and everything that depends on it is
-   * notified. Repeats this while there is no memory for it.
+   * notified.
    */
   private void end(Throwable failure) {
-    long since = System.nanoTime();
-    while (true) {
-      try {
-        attempt(failure, () -> failCommunicators(failure));
-        attempt(failure, () -> failConnections(failure));
-        attempt(failure, () -> closeSockets(server));
-        log().error("this process no longer receives messages of other processes", failure);
-        return;
-      } catch (OutOfMemoryError shortage) {
-        MemoryShortage.pause(shortage, since);
-      }
-    }
+    CloseAll.after(failure, () -> failCommunicators(failure));
+    CloseAll.after(failure, () -> failConnections(failure));
+    CloseAll.after(failure, () -> closeSockets(server));
+    log().error("this process no longer receives messages of other processes", failure);
   }
 
   private void failCommunicators(Throwable failure) {
     endpoint.forgetFailed(this);
     for (CommunicatorEndpoint communicator : endpoint.communicators()) {
-      attempt(
+      CloseAll.after(
           failure,
           () ->
               communicator.failHere(
@@ -278,26 +269,16 @@ final class EventLoop implements Runnable {
     }
     String here = endpoint.address().toString();
     for (BootstrapTarget target : endpoint.bootstrapTargets()) {
-      attempt(failure, () -> target.fail(here + " no longer receives messages: " + failure));
+      CloseAll.after(failure, () -> target.fail(here + " no longer receives messages: " + failure));
     }
   }
 
   private void failConnections(Throwable failure) {
     for (SelectionKey key : List.copyOf(selector.keys())) {
       if (key.attachment() instanceof Connection connection) {
-        attempt(
+        CloseAll.after(
             failure, () -> connection.fail("this process no longer receives messages: " + failure));
       }
-    }
-  }
-
-  private static void attempt(Throwable failure, Runnable step) {
-    try {
-      step.run();
-    } catch (OutOfMemoryError shortage) {
-      throw shortage;
-    } catch (RuntimeException | Error e) {
-      CloseAll.suppress(failure, e);
     }
   }
 

@@ -4,7 +4,6 @@ import io.nccl4j.DataType;
 import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.collective.PointToPoint;
 import io.nccl4j.internal.reference.transport.Route;
-import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.spi.Awaited;
 import java.util.ArrayList;
 import java.util.List;
@@ -129,21 +128,10 @@ public final class RankExecution {
     }
   }
 
-  /**
-   * Fails this execution and reports that to the other ranks. Repeats the report while there is no
-   * memory for it: they would otherwise wait for this rank until they time out.
-   */
+  /** Fails this execution and reports that to the other ranks. */
   private void fail(Throwable cause) {
     failure = cause;
-    long since = System.nanoTime();
-    while (true) {
-      try {
-        failure = hostedRank.fail(function, cause);
-        return;
-      } catch (OutOfMemoryError shortage) {
-        MemoryShortage.pause(shortage, since);
-      }
-    }
+    failure = hostedRank.fail(function, cause);
   }
 
   /** Fails this execution unless it is done, after a failure of the thread that drives it. */

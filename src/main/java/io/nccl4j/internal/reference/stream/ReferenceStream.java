@@ -12,7 +12,6 @@ import io.nccl4j.internal.reference.reduce.ReductionOp;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.Loggers;
-import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.EventDriver;
 import io.nccl4j.spi.OperationTrace;
@@ -370,7 +369,7 @@ public final class ReferenceStream implements StreamDriver {
       }
       context.throwFailure("completion");
     } catch (Throwable failed) {
-      MemoryShortage.fail(future, failed);
+      future.completeExceptionally(failed);
       return;
     }
     future.complete(null);
