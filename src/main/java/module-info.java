@@ -12,6 +12,8 @@ module io.nccl4j {
   requires org.apache.logging.log4j;
   requires static transitive org.jspecify;
 
+  uses org.apache.logging.log4j.spi.Provider;
+
   exports io.nccl4j;
   exports io.nccl4j.cuda;
   exports io.nccl4j.nccl;

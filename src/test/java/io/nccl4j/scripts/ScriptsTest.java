@@ -32,14 +32,14 @@ class ScriptsTest {
           "scripts/fault-campaign",
           "scripts/fetch-native",
           "scripts/fetch-torchrun",
+          "scripts/format",
           "scripts/fuzz",
           "scripts/generate-bindings",
           "scripts/hello",
+          "scripts/test",
           "scripts/test-summary",
           "src/test/native/build",
           "src/test/native/prepare");
-  // It passes unknown arguments to Maven.
-  private static final String TEST = "scripts/test";
   // They pass their arguments to a Java program, which the tests of the examples check.
   private static final Set<String> PROGRAMS =
       Set.of(
@@ -86,7 +86,6 @@ class ScriptsTest {
   void everyScriptIsListed() throws IOException {
     Set<String> listed = new TreeSet<>(SCRIPTS);
     listed.addAll(PROGRAMS);
-    listed.add(TEST);
     Set<String> existing = new TreeSet<>();
     for (String directory : List.of("scripts", "src/test/native")) {
       filesIn(directory).stream()
@@ -99,15 +98,6 @@ class ScriptsTest {
   @ParameterizedTest
   @FieldSource("SCRIPTS")
   void helpPrintsUsageAndWritesNoFiles(String script) throws Exception {
-    assertPrintsUsage(script);
-  }
-
-  @Test
-  void testScriptPrintsUsage() throws Exception {
-    assertPrintsUsage(TEST);
-  }
-
-  private void assertPrintsUsage(String script) throws Exception {
     Set<String> before = tree();
     for (String option : List.of("--help", "-h")) {
       Result result = run(script, option);
