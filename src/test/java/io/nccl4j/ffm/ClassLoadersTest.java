@@ -7,11 +7,13 @@ import io.nccl4j.fixtures.libraries.Requirement;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import java.util.List;
 import java.util.Map;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** Tests several class loaders with nccl4j in one process. */
 @OnStandIn
+@Tag("slow")
 class ClassLoadersTest {
   @ParameterizedTest
   @CsvSource({"nccl, in turn", "nccl, together", "reference, in turn", "reference, together"})

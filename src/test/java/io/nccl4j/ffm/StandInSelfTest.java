@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -25,6 +26,7 @@ import org.junit.jupiter.params.provider.MethodSource;
  */
 @OnStandIn
 @Timeout(value = 3, unit = TimeUnit.MINUTES)
+@Tag("slow")
 class StandInSelfTest {
   /** Of one process. The tests take seconds; most of the time is that of compiling them. */
   private static final int DEADLINE_SECONDS = 150;

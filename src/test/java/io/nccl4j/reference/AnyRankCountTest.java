@@ -23,10 +23,12 @@ import java.util.function.IntToLongFunction;
 import java.util.stream.IntStream;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /** All operations of a communicator, with every number of ranks from 1 to 64. */
+@Tag("slow")
 class AnyRankCountTest {
   private static final long SEED = Long.getLong("test.seed", 20261121);
   private static final int COUNT = 5;

@@ -5,12 +5,14 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
  * Killed and stopped ranks: two jobs as a test, and hundreds with {@code scripts/fault-campaign}.
  */
+@Tag("slow")
 class FaultCampaignTest {
   @Test
   @Timeout(value = 5, unit = TimeUnit.MINUTES)

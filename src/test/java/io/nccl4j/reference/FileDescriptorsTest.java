@@ -18,11 +18,13 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.apache.logging.log4j.LogManager;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** A process that runs out of file descriptors because of unauthenticated connections. */
+@Tag("slow")
 class FileDescriptorsTest {
   private static final int FILES = 96;
   private static final String WARNING = "Too many open files";

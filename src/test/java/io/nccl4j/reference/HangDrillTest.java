@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -24,6 +25,7 @@ import org.junit.jupiter.params.provider.EnumSource;
  * missing, late, calls another operation, dies or is stopped ends with the correct error, ranks,
  * operation and number, or with the correct values.
  */
+@Tag("slow")
 class HangDrillTest {
   private static final CommunicatorConfig PATIENT =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(60));

@@ -22,6 +22,7 @@ import java.util.function.BinaryOperator;
 import java.util.function.IntToDoubleFunction;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -31,6 +32,7 @@ import org.junit.jupiter.params.provider.MethodSource;
  * The bits of all-reduces over rings and trees of all shapes, against {@link Oracle} and {@link
  * SoftArithmetic}. Only the bits of a NaN are not checked.
  */
+@Tag("slow")
 class PredictionTest {
   private static final long SEED = Long.getLong("test.seed", 20261121);
 

@@ -8,12 +8,14 @@ import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 
 /**
  * Fuzzes the parsers of the reference backend, for messages and shared memory of other processes;
  * {@code scripts/fuzz} runs them for longer.
  */
+@Tag("slow")
 class ReferenceFuzzTest {
   @TestFactory
   Stream<DynamicTest> parserEndsAsDocumented() {

@@ -8,12 +8,14 @@ import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 
 /**
  * Fuzzes the parsers of the exchange protocols with mutated messages; scripts/fuzz runs the same
  * targets longer.
  */
+@Tag("slow")
 class RendezvousFuzzTest {
   static final Secret SECRET = Secret.of("the secret of the fuzzed run");
 

@@ -12,11 +12,13 @@ import java.util.List;
 import java.util.Map;
 import jdk.jfr.consumer.RecordedEvent;
 import jdk.jfr.consumer.RecordingFile;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** A secret is in no output, whichever way it is set. */
+@Tag("slow")
 class SecretExposureTest {
   private static final String TEXT = "e8a1f0c2-correct-horse-battery-staple";
 

@@ -4,11 +4,13 @@ import io.nccl4j.Backend;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
 import io.nccl4j.reference.Transport;
+import org.junit.jupiter.api.Tag;
 
 /**
  * The contract on the pure-Java reference over shared memory, with each rank as if in a separate
  * process.
  */
+@Tag("slow")
 class ReferenceOverSharedMemoryContractTest extends ContractSuite {
   @Override
   protected BackendUnderTest underTest() {

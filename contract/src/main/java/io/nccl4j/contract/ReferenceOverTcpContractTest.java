@@ -4,8 +4,10 @@ import io.nccl4j.Backend;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
 import io.nccl4j.reference.Transport;
+import org.junit.jupiter.api.Tag;
 
 /** The contract on the pure-Java reference over TCP, with each rank as if in a separate process. */
+@Tag("slow")
 class ReferenceOverTcpContractTest extends ContractSuite {
   @Override
   protected BackendUnderTest underTest() {

@@ -40,6 +40,7 @@ class ApiCoverageTest {
   /** Needs the calls recorded by the library's tests and by the suite, so it runs after both. */
   @Test
   @Tag("api-coverage")
+  @Tag("slow")
   void pageMatchesFunctionsCalledByTests() throws IOException {
     Path standIn = CALLED.resolve("stand-in.txt");
     Path real = CALLED.resolve("real-libraries.txt");

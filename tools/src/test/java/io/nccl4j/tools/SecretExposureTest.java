@@ -9,10 +9,12 @@ import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The commands' reports, which users send to others, do not contain the job's secret. */
+@Tag("slow")
 class SecretExposureTest {
   private static final String SECRET = "e8a1f0c2-correct-horse-battery-staple";
 

@@ -17,10 +17,12 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Runs the command as a process, with and without the stand-in for NVIDIA's libraries. */
+@Tag("slow")
 class ProcessTest {
   private static final long SECONDS = 180;
 

@@ -12,10 +12,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Fuzzes the reading of reports and of earlier runs; scripts/fuzz runs more. */
+@Tag("slow")
 class JsonFuzzTest {
   private static final Machine MACHINE =
       new Machine(

@@ -18,6 +18,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -27,6 +28,7 @@ import org.junit.jupiter.params.provider.ValueSource;
  * Tests of the programs of the steps. Programs for several processes run with one rank, because the
  * ranks of the stand-in must share a process.
  */
+@Tag("slow")
 class ProgramsTest {
   private static final String REFERENCE_SUITE = "io.nccl4j.contract.ReferenceContractTest";
 

@@ -15,10 +15,12 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The command in a separate process, with and without the stand-in for NVIDIA's libraries. */
+@Tag("slow")
 class ProcessTest {
   @TempDir Path folder;
 

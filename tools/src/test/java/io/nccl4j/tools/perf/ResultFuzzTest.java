@@ -12,10 +12,12 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Fuzzes the reader of JSON results; scripts/fuzz runs it for longer. */
+@Tag("slow")
 class ResultFuzzTest {
   @TempDir Path folder;
 

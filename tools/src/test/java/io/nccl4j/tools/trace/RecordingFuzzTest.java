@@ -26,10 +26,12 @@ import jdk.jfr.Name;
 import jdk.jfr.Recording;
 import jdk.jfr.ValueDescriptor;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Fuzzes the reading of recordings, damaged or of another release; scripts/fuzz runs longer. */
+@Tag("slow")
 class RecordingFuzzTest {
   @TempDir Path folder;
 
