@@ -166,22 +166,6 @@ public final class OptionValue {
   }
 
   /**
-   * {@return a picture to write: a file that may exist and ends in .svg or .png}
-   *
-   * @param text the value
-   * @throws TypeConversionException if its name ends otherwise, it cannot be written, or this Java
-   *     runtime lacks the module java.desktop
-   */
-  public static Path picture(String text) {
-    Path file = output(text, ".svg", ".png");
-    if (ModuleLayer.boot().findModule("java.desktop").isEmpty()) {
-      throw new TypeConversionException(
-          "'" + text + "' cannot be drawn: this Java has no module java.desktop");
-    }
-    return file;
-  }
-
-  /**
    * {@return a page to write: a file that may exist and ends in .html or .htm}
    *
    * @param text the value
@@ -210,17 +194,6 @@ public final class OptionValue {
     @Override
     public Path convert(String text) {
       return output(text);
-    }
-  }
-
-  /** Converts the name of a picture to write; see {@link #picture}. */
-  public static final class Picture implements ITypeConverter<Path> {
-    /** For picocli. */
-    public Picture() {}
-
-    @Override
-    public Path convert(String text) {
-      return picture(text);
     }
   }
 

@@ -34,7 +34,11 @@ public final class OutputFile {
    * @throws IOException if it cannot be written
    */
   public static void write(Path file, String text) throws IOException {
-    write(file, text.getBytes(StandardCharsets.UTF_8));
+    try {
+      Files.write(file, text.getBytes(StandardCharsets.UTF_8));
+    } catch (IOException e) {
+      throw failure(file, e);
+    }
   }
 
   /**
@@ -50,21 +54,6 @@ public final class OutputFile {
     try {
       Files.writeString(temporary, text);
       Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
-    } catch (IOException e) {
-      throw failure(file, e);
-    }
-  }
-
-  /**
-   * Writes bytes.
-   *
-   * @param file the file
-   * @param bytes the bytes
-   * @throws IOException if they cannot be written
-   */
-  public static void write(Path file, byte[] bytes) throws IOException {
-    try {
-      Files.write(file, bytes);
     } catch (IOException e) {
       throw failure(file, e);
     }

@@ -3,7 +3,6 @@ package io.nccl4j.tools.perf;
 import io.nccl4j.tools.cli.OptionValue;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.function.Consumer;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.TypeConversionException;
 
@@ -17,12 +16,6 @@ final class FileOptions {
   Path outputFile;
 
   @Option(
-      names = "--plot",
-      paramLabel = "FILE",
-      description = "draw time and bus bandwidth by size, as .svg or .png")
-  Path plot;
-
-  @Option(
       names = "--html",
       paramLabel = "FILE",
       description =
@@ -32,13 +25,13 @@ final class FileOptions {
   @Option(
       names = "--compare",
       paramLabel = "FILE",
-      description = "also show an earlier run, written by -J, in the picture and page; repeatable")
+      description = "also show an earlier run, written by -J, in the page; repeatable")
   List<Path> compare = List.of();
 
   @Option(
       names = "--percentiles",
       description =
-          "also time single operations after each row's iterations, 20 to 1000 in about a second, and show their percentiles in JSON, picture and page")
+          "also time single operations after each row's iterations, 20 to 1000 in about a second, and show their percentiles in JSON and page")
   boolean percentiles;
 
   /**
@@ -51,35 +44,29 @@ final class FileOptions {
     if (outputFile != null && !outputFile.toString().endsWith(".json")) {
       throw new BadArguments("-J is " + outputFile + "; the name must end in .json");
     }
-    if (!compare.isEmpty() && plot == null && html == null) {
-      throw new BadArguments("--compare needs --plot or --html");
+    if (!compare.isEmpty() && html == null) {
+      throw new BadArguments("--compare needs --html");
     }
-    if (cycles == 0 && (plot != null || html != null)) {
-      throw new BadArguments(
-          "-N is 0, so the run never ends; --plot and --html are written at the end");
+    if (cycles == 0 && html != null) {
+      throw new BadArguments("-N is 0, so the run never ends; --html is written at the end");
     }
     if (percentiles && graphs > 0) {
       throw new BadArguments(
           "--percentiles times single operations, which is impossible in a graph; -G must be 0");
     }
-    if (percentiles && outputFile == null && plot == null && html == null) {
-      throw new BadArguments("--percentiles needs -J, --plot or --html");
+    if (percentiles && outputFile == null && html == null) {
+      throw new BadArguments("--percentiles needs -J or --html");
     }
   }
 
-  /** Checks the files. Only for the process that writes them: others may lack the folders. */
+  /** Checks the page's file. Only for the process that writes it: others may lack the folder. */
   void checkWritable() {
-    checkWritable("--plot", plot, OptionValue::picture);
-    checkWritable("--html", html, OptionValue::page);
-  }
-
-  private static void checkWritable(String flag, Path file, Consumer<String> check) {
     try {
-      if (file != null) {
-        check.accept(file.toString());
+      if (html != null) {
+        OptionValue.page(html.toString());
       }
     } catch (TypeConversionException e) {
-      throw new BadArguments(flag + ": " + e.getMessage());
+      throw new BadArguments("--html: " + e.getMessage());
     }
   }
 }

@@ -390,7 +390,7 @@ public final class Perf {
       }
       table.footer(bench.failedChecks(), averageBusBw());
       checkOutput();
-      writeCharts(writeJson(bench.failedChecks(), List.of()));
+      writePage(writeJson(bench.failedChecks(), List.of()));
       bench.close();
       return bench.failedChecks() > 0 ? ExitStatus.WRONG_DATA : ExitStatus.OK;
     }
@@ -436,19 +436,14 @@ public final class Perf {
       return text;
     }
 
-    /** Writes the picture and the page: this run and the earlier ones, all read from their JSON. */
-    private void writeCharts(String text) throws IOException {
-      if (!settings.job().writes()) {
+    /** Writes the page: this run and the earlier ones, all read from their JSON. */
+    private void writePage(String text) throws IOException {
+      if (flags.files.html == null || !settings.job().writes()) {
         return;
       }
       List<PerfRun> runs = new ArrayList<>(earlier);
       runs.add(PerfRun.of(text, earlier.isEmpty() ? settings.collective().label() : "this run"));
-      if (flags.files.plot != null) {
-        RunReport.writePicture(runs, flags.files.plot);
-      }
-      if (flags.files.html != null) {
-        RunReport.writePage(runs, flags.files.html);
-      }
+      RunReport.writePage(runs, flags.files.html);
     }
   }
 }

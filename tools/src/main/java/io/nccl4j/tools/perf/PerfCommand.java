@@ -13,7 +13,7 @@ import picocli.CommandLine.ParseResult;
 public final class PerfCommand {
   /** What the callers set themselves, or cannot use. */
   private static final List<String> RESERVED =
-      List.of("-J", "--plot", "--html", "--compare", "--percentiles", "--child", "--algo");
+      List.of("-J", "--html", "--compare", "--percentiles", "--child", "--algo");
 
   private PerfCommand() {}
 

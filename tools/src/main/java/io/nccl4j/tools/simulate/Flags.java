@@ -16,7 +16,7 @@ import picocli.CommandLine.TypeConversionException;
     sortOptions = false,
     usageHelpWidth = 100,
     customSynopsis =
-        "scripts/simulate [--ranks N] [--nodes N] [--size BYTES] [--plot FILE] [more options]",
+        "scripts/simulate [--ranks N] [--nodes N] [--size BYTES] [--html FILE] [more options]",
     header = "Predicts the time of an all-reduce on a hypothetical cluster.",
     description = {
       "Estimates ring and tree, whose schedules the reference backend executes, and a hierarchical",
@@ -110,12 +110,12 @@ final class Flags {
   Integer sweepRanks;
 
   @Option(
-      names = "--plot",
+      names = "--html",
       paramLabel = "FILE",
-      converter = OptionValue.Picture.class,
+      converter = OptionValue.Page.class,
       description =
-          "draw time and bus bandwidth against size, and against ranks with --sweep-ranks, as .svg or .png")
-  Path plot;
+          "also write charts of time and bus bandwidth by size, and with --sweep-ranks by ranks, as a self-contained page")
+  Path html;
 
   @Option(names = "--json", description = "print JSON, in bytes and seconds, instead of tables")
   boolean json;

@@ -1,7 +1,7 @@
 package io.nccl4j.tools.simulate;
 
 import io.nccl4j.tools.cli.Commands;
-import io.nccl4j.tools.plots.Picture;
+import io.nccl4j.tools.cli.OutputFile;
 import java.io.IOException;
 import java.io.PrintStream;
 
@@ -34,15 +34,15 @@ public final class Simulate {
 
   private int simulate(Flags flags) throws IOException {
     Scenario scenario = Scenario.of(flags);
-    if (flags.plot != null) {
-      Picture.write(Plot.of(scenario), flags.plot);
+    if (flags.html != null) {
+      OutputFile.write(flags.html, HtmlPage.of(scenario));
     }
     if (flags.json) {
       out.println(JsonReport.of(scenario));
     } else {
       TextReport.write(scenario, out);
-      if (flags.plot != null) {
-        out.println(flags.plot);
+      if (flags.html != null) {
+        out.println(flags.html);
       }
     }
     return Commands.OK;

@@ -21,7 +21,8 @@ final class TextReport {
   /** Prints a scenario. */
   static void write(Scenario scenario, PrintStream out) {
     TextReport report = new TextReport(scenario, out);
-    report.title();
+    out.println(cluster(scenario));
+    out.println(network(scenario));
     if (scenario.size() != null) {
       report.oneSize(scenario.size());
     } else {
@@ -34,24 +35,27 @@ final class TextReport {
     report.notes();
   }
 
-  private void title() {
-    Cluster cluster = model.cluster();
+  /** Describes the operation and the ranks, in one line. */
+  static String cluster(Scenario scenario) {
+    Cluster cluster = scenario.model().cluster();
+    return "all_reduce on %s, %d per node (%s), %s, float32"
+        .formatted(
+            Count.of(cluster.ranks(), "rank"),
+            cluster.ranksPerNode(),
+            Count.of(cluster.nodes(), "node"),
+            Count.of(scenario.channels(), "channel"));
+  }
+
+  /** Describes the network, in one line. */
+  static String network(Scenario scenario) {
     Network network = scenario.network();
-    out.printf(
-        Locale.ROOT,
-        "all_reduce on %s, %d per node (%s), %s, float32%n",
-        Count.of(cluster.ranks(), "rank"),
-        cluster.ranksPerNode(),
-        Count.of(cluster.nodes(), "node"),
-        Count.of(scenario.channels(), "channel"));
-    out.printf(
-        Locale.ROOT,
-        "a rank sends %s within its node and %s to others; a hop takes %s within and %s between nodes (Simple); launch %s%n",
-        Text.bandwidth(network.intra()),
-        Text.bandwidth(network.inter()),
-        Text.seconds(network.intraLatency()),
-        Text.seconds(network.interLatency()),
-        Text.seconds(network.launch()));
+    return "a rank sends %s within its node and %s to others; a hop takes %s within and %s between nodes (Simple); launch %s"
+        .formatted(
+            Text.bandwidth(network.intra()),
+            Text.bandwidth(network.inter()),
+            Text.seconds(network.intraLatency()),
+            Text.seconds(network.interLatency()),
+            Text.seconds(network.launch()));
   }
 
   private void oneSize(long bytes) {

@@ -54,10 +54,10 @@ class OptionValueTest {
 
   @Test
   void newAndExistingFilesAreAccepted() throws IOException {
-    Path file = folder.resolve("a.SVG");
-    assertEquals(file, OptionValue.output(file.toString(), ".svg", ".png"));
+    Path file = folder.resolve("a.HTML");
+    assertEquals(file, OptionValue.output(file.toString(), ".html", ".htm"));
     Files.createFile(file);
-    assertEquals(file, OptionValue.output(file.toString(), ".svg", ".png"));
+    assertEquals(file, OptionValue.output(file.toString(), ".html", ".htm"));
     assertEquals(Path.of("b"), OptionValue.output("b"));
   }
 
@@ -65,10 +65,10 @@ class OptionValueTest {
   void unwritableFileIsRefusedWithReason() {
     Path none = folder.resolve("none");
     refused(
-        "'a.gif' does not end in .svg or .png", () -> OptionValue.output("a.gif", ".svg", ".png"));
+        "'a.gif' does not end in .html or .htm", () -> OptionValue.output("a.gif", ".html", ".htm"));
     refused(
-        "'%s' cannot be written: there is no folder '%s'".formatted(none.resolve("a.svg"), none),
-        () -> OptionValue.output(none.resolve("a.svg").toString(), ".svg"));
+        "'%s' cannot be written: there is no folder '%s'".formatted(none.resolve("a.html"), none),
+        () -> OptionValue.output(none.resolve("a.html").toString(), ".html"));
     refused(
         "'" + folder + "' cannot be written: it is a folder",
         () -> OptionValue.output(folder.toString()));

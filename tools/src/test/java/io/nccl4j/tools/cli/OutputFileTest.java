@@ -21,8 +21,6 @@ class OutputFileTest {
     assertEquals("a longer text, \u00e9", Files.readString(file));
     OutputFile.write(file, writer -> writer.write("short"));
     assertEquals("short", Files.readString(file));
-    OutputFile.write(file, new byte[] {'b'});
-    assertEquals("b", Files.readString(file));
     OutputFile.replace(file, "atomically");
     assertEquals("atomically", Files.readString(file));
   }

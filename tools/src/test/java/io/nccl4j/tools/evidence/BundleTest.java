@@ -132,18 +132,25 @@ class BundleTest {
     assertTrue(json.containsKey("ranks_per_node"), ended.output());
   }
 
-  /** Runs a sweep over one choice and one size. */
-  private static FinishedProgram sweep(String... output) throws IOException, InterruptedException {
-    List<String> command = new ArrayList<>(List.of(script("sweep"), "--backend", "reference"));
-    command.addAll(List.of("--algo", "ring", "--rounds", "1", "-b", "8", "-e", "8"));
-    command.addAll(List.of(output));
-    return run(Map.of(), command.toArray(String[]::new));
-  }
-
   @Test
   void pagesAreWritten() throws IOException, InterruptedException {
     Path page = folder.resolve("sweep.html");
-    FinishedProgram ended = sweep("--html", page.toString());
+    FinishedProgram ended =
+        run(
+            Map.of(),
+            script("sweep"),
+            "--backend",
+            "reference",
+            "--algo",
+            "ring",
+            "--rounds",
+            "1",
+            "-b",
+            "8",
+            "-e",
+            "8",
+            "--html",
+            page.toString());
     assertEquals(0, ended.status(), ended.output());
     assertTrue(Files.readString(page).contains("what auto costs"));
     Path json = folder.resolve("run.json");
@@ -165,21 +172,6 @@ class BundleTest {
         run(Map.of(), script("perf-report"), json.toString(), "--html", report.toString());
     assertEquals(0, shown.status(), shown.output());
     assertTrue(Files.readString(report).contains("all_reduce"));
-  }
-
-  @Test
-  void plotIsRejectedInOneLine() throws IOException, InterruptedException {
-    String picture = folder.resolve("a.svg").toString();
-    for (FinishedProgram rejected :
-        List.of(
-            sweep("--plot", picture),
-            run(Map.of(), script("simulate"), "--plot", picture),
-            run(Map.of(), script("perf-report"), "a.json", "--plot", picture),
-            run(Map.of(), script("all-reduce-perf"), "--plot", picture))) {
-      assertEquals(2, rejected.status(), rejected.output());
-      assertEquals(1, rejected.output().lines().count(), rejected.output());
-      assertTrue(rejected.output().contains("no module java.desktop"), rejected.output());
-    }
   }
 
   @Test

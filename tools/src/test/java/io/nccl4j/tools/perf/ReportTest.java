@@ -8,7 +8,6 @@ import io.nccl4j.fixtures.browser.HeadlessBrowser;
 import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
 import io.nccl4j.tools.perf.report.PerfRun;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -20,7 +19,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** A run and earlier runs are shown as a picture and as a page. */
+/** A run and earlier runs are shown as a page. */
 class ReportTest {
   /** Returns whether the page fits, its warning, the curves of each chart, and the table sizes. */
   static final String PAGE_SUMMARY =
@@ -153,7 +152,7 @@ class ReportTest {
 
   @Test
   void severalTypesAreSeveralCurves() throws IOException, InterruptedException {
-    run("-d", "all", "--html", file("a.html"), "--plot", file("a.svg"), "-N", "2");
+    run("-d", "all", "--html", file("a.html"), "-N", "2");
     Visit visit =
         HeadlessBrowser.in(folder)
             .open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PAGE_SUMMARY);
@@ -170,7 +169,6 @@ class ReportTest {
       assertTrue(visit.answer().contains(points(title, types)), visit.answer());
     }
     assertEquals(List.of(), visit.errors());
-    assertTrue(Files.readString(folder.resolve("a.svg")).contains("<svg"));
   }
 
   @Test
@@ -179,24 +177,15 @@ class ReportTest {
     assertEquals(4, PerfRun.read(folder.resolve("t.json")).rows().size());
   }
 
-  @Test
-  void pictureIsPng() throws IOException {
-    run("--plot", file("a.png"));
-    String begin =
-        new String(Files.readAllBytes(folder.resolve("a.png")), 1, 3, StandardCharsets.ISO_8859_1);
-    assertEquals("PNG", begin);
-  }
-
   @ParameterizedTest
   @CsvSource(
       delimiter = '|',
       textBlock =
           """
-          --plot a.gif            | --plot: 'a.gif' does not end in .svg or .png
           --html none/a.html      | --html: 'none/a.html' cannot be written: there is no folder
           --html a.txt            | --html: 'a.txt' does not end in .html or .htm
-          --compare a.json        | --compare needs --plot or --html
-          --percentiles           | --percentiles needs -J, --plot or --html
+          --compare a.json        | --compare needs --html
+          --percentiles           | --percentiles needs -J or --html
           --html a.html -N 0      | -N is 0, so the run never ends
           --percentiles -G 1 -J a.json | -G must be 0
           --html a.html --compare none.json | --compare: none.json: there is no such file

@@ -3,20 +3,25 @@ package io.nccl4j.tools.plots;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.fixtures.browser.HeadlessBrowser;
 import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
 import io.nccl4j.tools.plots.Axis.Scale;
+import io.nccl4j.tools.plots.Curve.Line;
+import io.nccl4j.tools.plots.Curve.Point;
 import io.nccl4j.tools.plots.Table.Cell;
 import io.nccl4j.tools.plots.Table.Kind;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** A page shows its charts and tables in a real browser, whatever text they contain. */
@@ -51,14 +56,28 @@ class PageTest {
     return HeadlessBrowser.in(folder).open(file, "", width, question);
   }
 
+  /** Returns a chart of three curves with different line styles, the first with markers. */
+  private static Chart chart(String title, Scale y) {
+    List<Curve> curves =
+        IntStream.range(0, 3)
+            .mapToObj(i -> new Curve("curve " + i, i, Line.values()[i], i == 0, points(i + 1)))
+            .toList();
+    return new Chart(title, new Axis("size", Scale.BYTES), new Axis("time (us)", y), curves);
+  }
+
+  private static List<Point> points(double slope) {
+    return IntStream.range(0, 11)
+        .mapToObj(x -> new Point(8 << (2 * x), slope * (1 + x)))
+        .toList();
+  }
+
   private static Page page(String text) {
     return new Page(
         text,
         List.of(text, "a second line"),
         text,
         List.of(
-            PictureTest.chart("first", Scale.LOGARITHMIC),
-            PictureTest.chart("second", Scale.LINEAR)),
+            chart("first", Scale.LOGARITHMIC), chart("second", Scale.LINEAR)),
         List.of(
             new Table(
                 text,
@@ -125,6 +144,41 @@ class PageTest {
     assertEquals(
         " at 8 MiB curve 0 11 curve 1 22 curve 2 33",
         open(page("a title"), HeadlessBrowser.PHONE, question).answer());
+  }
+
+  @ParameterizedTest
+  @CsvSource({"1, 1, B", "1048576, 3, MiB", "1000, 0.0015, B"})
+  void singlePointHasLabelsOnBothAxes(double x, double y, String unit)
+      throws IOException, InterruptedException {
+    Curve curve = new Curve("some", 0, Line.SOLID, true, List.of(new Point(x, y)));
+    Chart chart =
+        new Chart(
+            "one", new Axis("size", Scale.BYTES), new Axis("t", Scale.LOGARITHMIC), List.of(curve));
+    String question =
+        "return [...document.querySelectorAll('svg.plot text')].map(t => t.textContent).join('\\n');";
+    Page page = new Page("a", List.of(), "", List.of(chart), List.of());
+    List<String> texts = open(page, HeadlessBrowser.PHONE, question).answer().lines().toList();
+    assertTrue(texts.stream().anyMatch(text -> text.matches("[0-9.]+ " + unit)), texts::toString);
+    assertTrue(texts.stream().anyMatch(text -> text.matches("[0-9.]+")), texts::toString);
+  }
+
+  @Test
+  void nonPositiveValuesAreOmittedOnLogarithmicAxis() {
+    Chart chart =
+        new Chart(
+            "some",
+            new Axis("x", Scale.BYTES),
+            new Axis("y", Scale.LINEAR),
+            List.of(
+                new Curve(
+                    "some",
+                    0,
+                    Line.SOLID,
+                    true,
+                    List.of(new Point(0, 1), new Point(8, 0), new Point(16, Double.NaN))),
+                new Curve("none", 1, Line.SOLID, true, List.of(new Point(0, 1)))));
+    assertEquals(
+        List.of(new Curve("some", 0, Line.SOLID, true, List.of(new Point(8, 0)))), chart.curves());
   }
 
   @Test

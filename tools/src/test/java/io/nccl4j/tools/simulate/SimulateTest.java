@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
+import io.nccl4j.fixtures.browser.HeadlessBrowser;
+import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
 import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.plots.Chart;
 import io.nccl4j.tools.plots.Curve;
@@ -13,23 +15,19 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
-import org.junit.jupiter.params.provider.ValueSource;
 import picocli.CommandLine;
 
 /** Runs the command. */
 class SimulateTest {
-  static {
-    System.setProperty("java.awt.headless", "true");
-  }
-
   @TempDir Path folder;
 
   private final ByteArrayOutputStream out = new ByteArrayOutputStream();
@@ -112,20 +110,29 @@ class SimulateTest {
     assertTrue(seconds.stream().allMatch(value -> value > 6.6e-6 && value < 1), seconds::toString);
   }
 
-  @ParameterizedTest
-  @ValueSource(strings = {"png", "PNG", "svg"})
-  void pictureIsWritten(String ending) throws IOException {
-    Path file = folder.resolve("plot." + ending);
-    assertEquals(Commands.OK, run("--ranks", "16", "--nodes", "2", "--plot", file.toString()));
+  @Test
+  void pageShowsEveryAlgorithm() throws IOException, InterruptedException {
+    Path file = folder.resolve("page.html");
+    assertEquals(Commands.OK, run("--ranks", "16", "--nodes", "2", "--html", file.toString()));
     assertEquals(file.toString(), lines().getLast());
-    String begin = new String(Files.readAllBytes(file), 0, 6, StandardCharsets.ISO_8859_1);
-    assertEquals(ending.equals("svg") ? "<?xml " : "\u0089PNG\r\n", begin);
+    String question =
+        """
+        return [document.title, ...[...document.querySelectorAll("figure")].map(figure =>
+          [...figure.querySelectorAll(".curve")].map(curve => curve.dataset.name).join())].join("\\n");
+        """;
+    String curves =
+        Stream.of("ring", "tree", "hierarchical")
+            .flatMap(name -> Stream.of(" Simple", " LL", " LL128").map(name::concat))
+            .collect(Collectors.joining(","));
+    assertEquals(
+        new Visit(String.join("\n", lines().getFirst(), curves, curves), List.of(), List.of()),
+        HeadlessBrowser.in(folder).open(file, "", HeadlessBrowser.PHONE, question));
   }
 
   @Test
-  void pictureShowsEveryAlgorithm() {
+  void chartsShowSizesAndRanks() {
     List<Chart> charts =
-        Plot.of(
+        HtmlPage.charts(
             Scenario.of(
                 CommandLine.populateCommand(
                     new Flags(), "--ranks", "16", "--nodes", "2", "--sweep-ranks", "64")));
@@ -172,7 +179,7 @@ class SimulateTest {
           --size 65G                       | '65G' is more than 64G
           --channels 65                    | '65' is not a whole number from 1 to 64
           --ranks 64 --sweep-ranks 32      | --sweep-ranks 32 is less than the 64 ranks of a node
-          --plot picture.gif               | 'picture.gif' does not end in .svg or .png
+          --html page.gif                  | 'page.gif' does not end in .html or .htm
           --colour                         | Unknown option: '--colour'
           """)
   void invalidArgumentsAreRejected(String arguments, String rule) {
@@ -184,7 +191,7 @@ class SimulateTest {
   @Test
   void missingDirectoryIsNamed() {
     Path missing = folder.resolve("none");
-    assertEquals(Commands.BAD_ARGUMENTS, run("--plot", missing.resolve("plot.svg").toString()));
+    assertEquals(Commands.BAD_ARGUMENTS, run("--html", missing.resolve("a.html").toString()));
     assertTrue(
         err.toString(StandardCharsets.UTF_8)
             .contains("cannot be written: there is no folder '" + missing + "'"),
@@ -194,7 +201,7 @@ class SimulateTest {
   @Test
   void helpNamesEveryOption() {
     assertEquals(Commands.OK, run("--help"));
-    for (String option : List.of("--ranks", "--sweep-ranks", "--intra-latency", "--plot")) {
+    for (String option : List.of("--ranks", "--sweep-ranks", "--intra-latency", "--html")) {
       assertTrue(out.toString(StandardCharsets.UTF_8).contains(option), option);
     }
   }

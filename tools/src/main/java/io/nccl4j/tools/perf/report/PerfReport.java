@@ -2,13 +2,13 @@ package io.nccl4j.tools.perf.report;
 
 import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.cli.Count;
+import io.nccl4j.tools.cli.OptionValue;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
@@ -22,12 +22,12 @@ public final class PerfReport {
       name = "perf-report",
       sortOptions = false,
       usageHelpWidth = 100,
-      customSynopsis = "scripts/perf-report RESULT.json ... --html FILE | --plot FILE",
-      header = "Compares earlier runs of scripts/perf in one page or picture.",
+      customSynopsis = "scripts/perf-report RESULT.json ... --html FILE",
+      header = "Compares earlier runs of scripts/perf in one page.",
       description = {
         "Reads files written by scripts/perf -J. Each run has its own colour; the first is the baseline."
       },
-      footer = {"", "Exit status: 0 written; 1 a file cannot be written; 2 bad arguments."})
+      footer = {"", "Exit status: 0 written; 1 the file cannot be written; 2 bad arguments."})
   static final class Flags {
     @Parameters(arity = "1..*", paramLabel = "RESULT.json", description = "a file written by -J")
     List<Path> files;
@@ -38,13 +38,19 @@ public final class PerfReport {
         description = "the name of a run; repeat once per run, in order; default: the files' names")
     List<String> labels = List.of();
 
-    @Mixin ReportOptions output;
+    @Option(
+        names = "--html",
+        paramLabel = "FILE",
+        required = true,
+        converter = OptionValue.Page.class,
+        description = "write charts and tables as one self-contained page")
+    Path html;
   }
 
   /**
    * Creates a command.
    *
-   * @param out receives the names of the written files
+   * @param out receives the name of the written file
    * @param err receives messages
    */
   PerfReport(PrintStream out, PrintStream err) {
@@ -68,9 +74,6 @@ public final class PerfReport {
   }
 
   private static List<PerfRun> runs(Flags flags) {
-    if (flags.output.html() == null && flags.output.plot() == null) {
-      throw new IllegalArgumentException("nothing to write; give --html or --plot");
-    }
     if (!flags.labels.isEmpty() && flags.labels.size() != flags.files.size()) {
       throw new IllegalArgumentException(
           "--label is given %s for %s; give one per file, or none"
@@ -91,14 +94,8 @@ public final class PerfReport {
   }
 
   private int write(Flags flags, List<PerfRun> runs) throws IOException {
-    if (flags.output.plot() != null) {
-      RunReport.writePicture(runs, flags.output.plot());
-      out.println(flags.output.plot());
-    }
-    if (flags.output.html() != null) {
-      RunReport.writePage(runs, flags.output.html());
-      out.println(flags.output.html());
-    }
+    RunReport.writePage(runs, flags.html);
+    out.println(flags.html);
     return Commands.OK;
   }
 }

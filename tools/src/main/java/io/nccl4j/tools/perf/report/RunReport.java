@@ -9,7 +9,6 @@ import io.nccl4j.tools.plots.Curve;
 import io.nccl4j.tools.plots.Curve.Line;
 import io.nccl4j.tools.plots.Curve.Point;
 import io.nccl4j.tools.plots.Page;
-import io.nccl4j.tools.plots.Picture;
 import io.nccl4j.tools.plots.Table;
 import io.nccl4j.tools.plots.Table.Cell;
 import io.nccl4j.tools.plots.Table.Kind;
@@ -104,17 +103,6 @@ public final class RunReport {
       distinct = name + " (" + next + ")";
     }
     return distinct;
-  }
-
-  /**
-   * Draws runs into a file, replacing an existing one.
-   *
-   * @param runs the runs
-   * @param file the file, whose name ends in .svg or .png
-   * @throws IOException if it cannot be written, or nothing was measured
-   */
-  public static void writePicture(List<PerfRun> runs, Path file) throws IOException {
-    Picture.write(new RunReport(runs).charts(), file);
   }
 
   /**

@@ -2,12 +2,10 @@ package io.nccl4j.tools.perf.sweep;
 
 import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.tools.cli.Within;
-import io.nccl4j.tools.perf.report.ReportOptions;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
@@ -26,7 +24,7 @@ import picocli.CommandLine.Parameters;
     },
     footer = {
       "",
-      "scripts/perf --help lists its flags; -J, --plot, --html, --compare and --algo are not passed on.",
+      "scripts/perf --help lists its flags; -J, --html, --compare and --algo are not passed on.",
       "Exit status: 0 measured, even if some choices failed; 1 nothing was measured, or a file cannot",
       "be written; 2 bad arguments; 3 wrong data."
     })
@@ -69,7 +67,12 @@ final class Flags {
   @Within(least = 1, most = MAX_LIMIT)
   int limit;
 
-  @Mixin ReportOptions output;
+  @Option(
+      names = "--html",
+      paramLabel = "FILE",
+      converter = OptionValue.Page.class,
+      description = "write charts and tables as one self-contained page")
+  Path html;
 
   @Option(
       names = "--csv",

@@ -5,7 +5,6 @@ import io.nccl4j.tools.cli.OutputFile;
 import io.nccl4j.tools.perf.PerfCommand;
 import io.nccl4j.tools.perf.PerfCommand.Asked;
 import io.nccl4j.tools.perf.report.PerfRun;
-import io.nccl4j.tools.plots.Picture;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.file.Files;
@@ -130,15 +129,12 @@ public final class Sweep {
     if (flags.json != null) {
       OutputFile.write(flags.json, report.json());
     }
-    if (flags.output.html() != null) {
-      OutputFile.write(flags.output.html(), report.page().html());
+    if (flags.html != null) {
+      OutputFile.write(flags.html, report.page().html());
     }
     if (!outcome.measuredAnything()) {
       err.println("sweep: nothing could be measured");
       return Commands.FAILED;
-    }
-    if (flags.output.plot() != null) {
-      Picture.write(report.charts(), flags.output.plot());
     }
     return outcome.wrong() ? WRONG_DATA : Commands.OK;
   }

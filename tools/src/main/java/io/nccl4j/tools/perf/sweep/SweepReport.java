@@ -27,7 +27,7 @@ import java.util.Map;
 import java.util.function.BiFunction;
 import java.util.stream.Collectors;
 
-/** The results of a sweep as a printed table, CSV, JSON, charts and a page. */
+/** The results of a sweep as a printed table, CSV, JSON and a page. */
 final class SweepReport {
   private static final Axis SIZE = new Axis("size", Scale.BYTES);
 
@@ -147,7 +147,7 @@ final class SweepReport {
   }
 
   /** Returns the charts: time, bus bandwidth, and time relative to the best choice. */
-  List<Chart> charts() {
+  private List<Chart> charts() {
     return List.of(
         chart("Time of each choice", new Axis("time (us)", Scale.LOGARITHMIC), SweepResult::micros),
         chart(

@@ -76,12 +76,10 @@ class PerfReportTest {
   void twoRunsAreComparedBySize() throws IOException, InterruptedException {
     Path one = result("one.json", "A GPU", 10, 0, 8, 1024);
     Path other = result("other.json", "A GPU", 5, 0, 1024, 1 << 20);
-    int status =
-        run(one.toString(), other.toString(), "--html", file("a.html"), "--plot", file("a.svg"));
+    int status = run(one.toString(), other.toString(), "--html", file("a.html"));
     assertEquals(Commands.OK, status, err::toString);
     assertEquals(
-        List.of(file("a.svg"), file("a.html")),
-        out.toString(StandardCharsets.UTF_8).lines().toList());
+        List.of(file("a.html")), out.toString(StandardCharsets.UTF_8).lines().toList());
     Visit visit =
         HeadlessBrowser.in(folder)
             .open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
@@ -127,21 +125,9 @@ class PerfReportTest {
   @Test
   void equallyNamedRunsStayDistinct() throws IOException {
     String one = result("one.json", "A GPU", 10, 0, 8, 16).toString();
-    int status =
-        run(
-            one,
-            one,
-            "--label",
-            "same",
-            "--label",
-            "same",
-            "--html",
-            file("a.html"),
-            "--plot",
-            file("a.svg"));
+    int status = run(one, one, "--label", "same", "--label", "same", "--html", file("a.html"));
     assertEquals(Commands.OK, status, err::toString);
     assertTrue(Files.readString(folder.resolve("a.html")).contains("\"same (2), out of place\""));
-    assertTrue(Files.size(folder.resolve("a.svg")) > 0);
   }
 
   @ParameterizedTest
@@ -150,11 +136,11 @@ class PerfReportTest {
       textBlock =
           """
           ''                              | RESULT.json
-          one.json                        | nothing to write; give --html or --plot
+          one.json                        | Missing required option: '--html=FILE'
           none.json --html a.html         | none.json: there is no such file
           pom.xml --html a.html           | pom.xml is not a result written by -J: line 1, column 1: Unexpected character ('<' (code 60))
           pom.xml --html a.html --label a --label b | --label is given 2 times for 1 file
-          pom.xml --plot a.pdf            | 'a.pdf' does not end in .svg or .png
+          pom.xml --html a.pdf            | 'a.pdf' does not end in .html or .htm
           pom.xml --html none/a.html      | 'none/a.html' cannot be written: there is no folder
           """)
   void invalidArgumentsAreRefused(String arguments, String rule) {

@@ -7,17 +7,19 @@ import io.nccl4j.tools.plots.Chart;
 import io.nccl4j.tools.plots.Curve;
 import io.nccl4j.tools.plots.Curve.Line;
 import io.nccl4j.tools.plots.Curve.Point;
+import io.nccl4j.tools.plots.Page;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.ToDoubleFunction;
 import java.util.stream.LongStream;
 
 /**
- * Charts of a scenario: time and bus bandwidth by size, each algorithm with each protocol; and, for
- * a sweep over ranks, both by ranks, each algorithm with its best protocol. Colours distinguish
- * algorithms, line styles protocols.
+ * Formats a scenario as a page with charts: time and bus bandwidth by size, each algorithm with
+ * each protocol; and, for a sweep over ranks, both by ranks, each algorithm with its best protocol.
+ * Colours distinguish algorithms, line styles protocols.
  */
-final class Plot {
+final class HtmlPage {
   /** The smallest size of the curves, which have a point at every power of two. */
   private static final long FIRST_SIZE = 1 << 10;
 
@@ -33,13 +35,26 @@ final class Plot {
 
   private final Scenario scenario;
 
-  private Plot(Scenario scenario) {
+  private HtmlPage(Scenario scenario) {
     this.scenario = scenario;
   }
 
+  /** Returns the page. */
+  static String of(Scenario scenario) throws IOException {
+    return new Page(
+            TextReport.cluster(scenario),
+            List.of(
+                TextReport.network(scenario),
+                "A model: nothing was measured. Colours are algorithms, line styles are protocols."),
+            "",
+            charts(scenario),
+            List.of())
+        .html();
+  }
+
   /** Returns the charts of a scenario. */
-  static List<Chart> of(Scenario scenario) {
-    return new Plot(scenario).charts();
+  static List<Chart> charts(Scenario scenario) {
+    return new HtmlPage(scenario).charts();
   }
 
   private List<Chart> charts() {
