@@ -1,11 +1,9 @@
 package io.nccl4j.benchmarks;
 
 import java.io.IOException;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import org.openjdk.jmh.profile.GCProfiler;
 import org.openjdk.jmh.results.RunResult;
@@ -38,36 +36,14 @@ public final class Calls {
           new Variant("CCalls.loop", "C, through the PLT"),
           new Variant("CCalls.jni", "plain JNI"),
           new Variant("GeneratedCalls.allReduce", "generated binding, no checks"),
-          new Variant("GeneratedCalls.allReduceWithLongs", "linked with longs, no checks"),
           new Variant("ContractCalls.allReduce", "nccl4j `allReduce`, all checks"),
-          new Variant("ContractCalls.allReduceInPlace", "nccl4j `allReduce` in place, all checks"),
           new Variant("JavaCppCalls.allReduce", "JavaCPP `ncclAllReduce`"),
           new Variant("ContractCalls.calls64", "nccl4j, 64 calls"),
           new Variant("ContractCalls.group64", "nccl4j, a group of 64 calls"),
-          new Variant("JavaCppCalls.group64", "JavaCPP, a group of 64 calls"),
-          new Variant("ContractCalls.rank", "nccl4j `rank()`"),
-          new Variant("JavaCppCalls.rank", "JavaCPP `ncclCommUserRank`, reused pointer"),
-          new Variant(
-              "JavaCppCalls.rankIntoNewPointer", "JavaCPP `ncclCommUserRank`, new pointer"));
+          new Variant("JavaCppCalls.group64", "JavaCPP, a group of 64 calls"));
 
   /** The results of one benchmark, one per round. */
-  private record Rounds(List<Double> nanos, List<Double> bytes) {
-    double median() {
-      return Page.median(nanos.stream().mapToDouble(Double::doubleValue).toArray());
-    }
-
-    double min() {
-      return nanos.stream().mapToDouble(Double::doubleValue).min().orElseThrow();
-    }
-
-    double max() {
-      return nanos.stream().mapToDouble(Double::doubleValue).max().orElseThrow();
-    }
-
-    double allocated() {
-      return Page.median(bytes.stream().mapToDouble(Double::doubleValue).toArray());
-    }
-  }
+  private record Rounds(List<Double> nanos, List<Double> bytes) {}
 
   private final Map<String, Rounds> results = new LinkedHashMap<>();
 
@@ -76,16 +52,15 @@ public final class Calls {
   /**
    * Runs the benchmarks.
    *
-   * @param args {@code --rounds N}, {@code --write PAGE}, then JMH options
+   * @param args {@code --rounds N}, then JMH options
    * @throws RunnerException if a benchmark fails
    * @throws CommandLineOptionException if JMH does not know an option
-   * @throws IOException if the page cannot be written
+   * @throws IOException if the machine cannot be described
    */
   public static void main(String[] args)
       throws RunnerException, CommandLineOptionException, IOException {
     List<String> options = new ArrayList<>(List.of(args));
     int rounds = Integer.parseInt(takeOption(options, "--rounds", "5"));
-    String page = takeOption(options, "--write", "");
     CommandLineOptions given = new CommandLineOptions(options.toArray(String[]::new));
     Options one =
         options(given).include("\\.(CCalls|GeneratedCalls|ContractCalls|JavaCppCalls)\\.").build();
@@ -100,11 +75,7 @@ public final class Calls {
       calls.add(new Runner(one).run(), "");
       calls.add(new Runner(two).run(), TWO_THREADS);
     }
-    String report = calls.report(rounds);
-    System.out.print(report);
-    if (!page.isEmpty()) {
-      Page.replace(Path.of(page), "calls", report);
-    }
+    System.out.print(calls.report(rounds));
   }
 
   /** Removes an option and its value from a list and returns the value, or a default. */
@@ -142,69 +113,25 @@ public final class Calls {
   }
 
   private String report(int rounds) throws IOException {
-    Rounds contract = results.get("ContractCalls.allReduce");
-    StringBuilder text = new StringBuilder(Page.machine());
+    StringBuilder text = new StringBuilder(Report.machine());
     text.append(
         "Median of %d rounds, each in new Java processes; in parentheses the minimum and maximum of a round.%n%n"
             .formatted(rounds));
-    text.append("| call path | ns | heap bytes | nccl4j's `allReduce` relative to this |\n");
+    text.append("| call path | ns | ns in each of two threads | heap bytes |\n");
     text.append("|---|---|---|---|\n");
-    for (Variant variant : VARIANTS) {
-      Rounds found = results.get(variant.benchmark());
-      if (found != null) {
-        text.append(row(variant, found, contract));
-      }
-    }
-    return text.append('\n').append(scaling()).append('\n').append(goals()).toString();
-  }
-
-  private String scaling() {
-    StringBuilder text =
-        new StringBuilder(
-            "| call path | ns in one thread | ns in each of two threads | ratio |\n|---|---|---|---|\n");
     for (Variant variant : VARIANTS) {
       Rounds one = results.get(variant.benchmark());
       Rounds two = results.get(variant.benchmark() + TWO_THREADS);
-      if (one != null && two != null) {
+      if (one != null) {
         text.append(
-            String.format(
-                Locale.ROOT,
-                "| %s | %.1f | %.1f (%.1f to %.1f) | %.2f |%n",
-                variant.label(),
-                one.median(),
-                two.median(),
-                two.min(),
-                two.max(),
-                two.median() / one.median()));
+            "| %s | %s | %s | %.0f |%n"
+                .formatted(
+                    variant.label(),
+                    Report.spread(one.nanos(), 1),
+                    two == null ? "" : Report.spread(two.nanos(), 1),
+                    Report.median(one.bytes())));
       }
     }
     return text.toString();
-  }
-
-  private static String row(Variant variant, Rounds found, Rounds contract) {
-    String benchmark = variant.benchmark();
-    boolean oneAllReduce = !benchmark.contains("64") && !benchmark.contains("rank");
-    String ratio =
-        oneAllReduce && contract != null
-            ? String.format(Locale.ROOT, "%.2f", contract.median() / found.median())
-            : "";
-    return String.format(
-        Locale.ROOT,
-        "| %s | %.1f (%.1f to %.1f) | %.0f | %s |%n",
-        variant.label(),
-        found.median(),
-        found.min(),
-        found.max(),
-        found.allocated(),
-        ratio);
-  }
-
-  private String goals() {
-    Rounds contract = results.get("ContractCalls.allReduce");
-    Rounds javaCpp = results.get("JavaCppCalls.allReduce");
-    return contract == null || javaCpp == null
-        ? ""
-        : "- time relative to JavaCPP: %s%n"
-            .formatted(Page.againstGoal(contract.median() / javaCpp.median(), 0.80));
   }
 }

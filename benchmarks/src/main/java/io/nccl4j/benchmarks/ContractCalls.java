@@ -15,16 +15,10 @@ public class ContractCalls extends FirstRank {
   // Created once, as in a training loop; a lambda per group would allocate 16 bytes.
   private final Runnable step = this::repeat;
 
-  /** One call, out of place. */
+  /** One call. */
   @Benchmark
   public void allReduce() {
     communicator.allReduce(send, recv, ReduceOp.SUM, stream);
-  }
-
-  /** One call, in place. */
-  @Benchmark
-  public void allReduceInPlace() {
-    communicator.allReduce(send, send, ReduceOp.SUM, stream);
   }
 
   /** 64 calls without a group, for comparison with {@link #group64}. */
@@ -43,11 +37,5 @@ public class ContractCalls extends FirstRank {
     for (int i = 0; i < GROUP; i++) {
       communicator.allReduce(sends[i], recvs[i], ReduceOp.SUM, stream);
     }
-  }
-
-  /** The rank, without a native call. */
-  @Benchmark
-  public int rank() {
-    return communicator.rank();
   }
 }

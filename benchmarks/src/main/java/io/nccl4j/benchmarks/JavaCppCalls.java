@@ -4,7 +4,6 @@ import java.util.concurrent.TimeUnit;
 import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.cuda.global.nccl;
 import org.bytedeco.cuda.nccl.ncclComm;
-import org.bytedeco.javacpp.IntPointer;
 import org.bytedeco.javacpp.Pointer;
 import org.openjdk.jmh.annotations.Benchmark;
 import org.openjdk.jmh.annotations.BenchmarkMode;
@@ -15,7 +14,6 @@ import org.openjdk.jmh.annotations.OutputTimeUnit;
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
 public class JavaCppCalls extends FirstRank {
-  private final IntPointer reused = new IntPointer(1);
   private Pointer from;
   private Pointer to;
   private CUstream_st queue;
@@ -58,21 +56,5 @@ public class JavaCppCalls extends FirstRank {
       checked(nccl.ncclAllReduce(from, to, COUNT, FLOAT, SUM, comm, queue));
     }
     return checked(nccl.ncclGroupEnd());
-  }
-
-  /** The rank, into a reused pointer. */
-  @Benchmark
-  public int rank() {
-    checked(nccl.ncclCommUserRank(comm, reused));
-    return reused.get();
-  }
-
-  /** The rank, into a new pointer each time. */
-  @Benchmark
-  public int rankIntoNewPointer() {
-    try (IntPointer fresh = new IntPointer(1)) {
-      checked(nccl.ncclCommUserRank(comm, fresh));
-      return fresh.get();
-    }
   }
 }

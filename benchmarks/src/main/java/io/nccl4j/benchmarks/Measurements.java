@@ -12,7 +12,6 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalDouble;
 import java.util.Set;
 import java.util.function.Predicate;
 
@@ -20,7 +19,6 @@ import java.util.function.Predicate;
 final class Measurements {
   private final Map<PeerProgram, Map<Cell, List<Measurement>>> results = new LinkedHashMap<>();
   private final Set<PeerProgram> wrong = new LinkedHashSet<>();
-  private final List<OptionalDouble> cacheLineLatencies = new ArrayList<>();
 
   /**
    * The best program of a kind at a size and mode.
@@ -35,19 +33,6 @@ final class Measurements {
         (cell, result) -> cells.computeIfAbsent(cell, c -> new ArrayList<>()).add(result));
   }
 
-  /**
-   * Adds the time of a cache line from one processor to another, in nanoseconds; empty if it was
-   * not measured.
-   */
-  void addCacheLineLatency(OptionalDouble nanoseconds) {
-    cacheLineLatencies.add(nanoseconds);
-  }
-
-  /** Returns the times of a cache line, in the order in which they were added. */
-  List<OptionalDouble> cacheLineLatencies() {
-    return Collections.unmodifiableList(cacheLineLatencies);
-  }
-
   /** Excludes a program that produced a wrong result, and removes its measurements. */
   void leaveOut(PeerProgram program) {
     results.remove(program);
@@ -59,6 +44,11 @@ final class Measurements {
     return Collections.unmodifiableSet(wrong);
   }
 
+  /** Returns the best program of a kind at a cell; empty if none has measured it. */
+  Optional<Best> best(Kind kind, int ranks, Cell cell) {
+    return best(kind, ranks, cell, program -> true);
+  }
+
   /** Returns the best matching program of a kind at a cell; empty if none has measured it. */
   Optional<Best> best(Kind kind, int ranks, Cell cell, Predicate<PeerProgram> filter) {
     return results.keySet().stream()
@@ -67,11 +57,6 @@ final class Measurements {
         .filter(program -> results.get(program).containsKey(cell))
         .map(program -> new Best(program, median(program, cell)))
         .min(Comparator.comparingDouble(Best::microseconds));
-  }
-
-  /** Returns the best program of a kind at a cell; empty if none has measured it. */
-  Optional<Best> best(Kind kind, int ranks, Cell cell) {
-    return best(kind, ranks, cell, program -> true);
   }
 
   /** Returns whether a program is, at any size, within a factor of the best of its kind. */
@@ -95,7 +80,7 @@ final class Measurements {
   }
 
   private double median(PeerProgram program, Cell cell) {
-    return Page.median(
+    return Report.median(
         results.get(program).get(cell).stream().mapToDouble(Measurement::microseconds).toArray());
   }
 }

@@ -6,7 +6,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 
 /**
  * A program that runs all-reduces of the given modes and sizes and prints the measured times.
@@ -23,8 +22,6 @@ record PeerProgram(
 
   /** The exit status of a program with a wrong result, as defined in measure.h. */
   private static final int WRONG_RESULT = 3;
-
-  private static final Set<String> USUAL = Set.of("default", "segmented ring");
 
   /** The implementations that are compared. */
   enum Kind {
@@ -83,11 +80,6 @@ record PeerProgram(
     WrongResultException(String message) {
       super(message);
     }
-  }
-
-  /** Returns whether the goals were set against this setting. */
-  boolean usual() {
-    return kind == Kind.OPEN_MPI && USUAL.contains(setting);
   }
 
   /** Runs the program and returns its results. */

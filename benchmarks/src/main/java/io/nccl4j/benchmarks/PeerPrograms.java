@@ -9,7 +9,6 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.stream.Stream;
 
 /** The available programs of each kind. */
@@ -34,14 +33,6 @@ final class PeerPrograms {
   /** Uses the C programs in a folder; missing ones are left out. */
   PeerPrograms(Path folder) {
     this.folder = folder;
-  }
-
-  /** Returns the program that measures the latency of a cache line; empty if it was not built. */
-  Optional<CacheLineLatency> cacheLineLatency() {
-    Path program = folder.resolve("cache_line_latency");
-    return Files.isExecutable(program)
-        ? Optional.of(new CacheLineLatency(List.of(program.toString())))
-        : Optional.empty();
   }
 
   private static Map<String, Map<String, String>> openMpiSettings() {

@@ -13,8 +13,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.Optional;
-import java.util.OptionalDouble;
 import java.util.Set;
 import java.util.StringJoiner;
 import java.util.stream.Stream;
@@ -48,7 +46,7 @@ public final class ReferencePeers {
           new Sizing(128 << 20, 2, 5, 1));
 
   private static final List<Sizing> LARGE =
-      List.of(new Sizing(ReferenceReport.MANY_RANKS_BYTES, 40, 9, 3));
+      List.of(new Sizing(16 << 20, 40, 9, 3));
   private static final List<Sizing> TYPES_SIZES =
       List.of(new Sizing(1 << 20, 0, 9, 100), new Sizing(16 << 20, 0, 9, 5));
 
@@ -62,7 +60,7 @@ public final class ReferencePeers {
     IN_PROCESS(MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.C_THREADS, Kind.REFERENCE, Kind.RING),
     SHARED_MEMORY(MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.SHARED_MEMORY),
     TCP(TCP_SIZES, RANKS, Kind.GLOO, Kind.TCP),
-    MANY_RANKS(LARGE, ReferenceReport.FEW_AND_MANY, Kind.REFERENCE),
+    MANY_RANKS(LARGE, List.of(16), Kind.REFERENCE),
     TYPES(TYPES_SIZES, List.of(2), Kind.TYPES);
 
     private final List<Sizing> sizes;
@@ -73,6 +71,24 @@ public final class ReferencePeers {
       this.sizes = sizes;
       this.ranks = ranks;
       this.kinds = List.of(kinds);
+    }
+
+    List<Sizing> sizes() {
+      return sizes;
+    }
+
+    List<Integer> ranks() {
+      return ranks;
+    }
+
+    List<Kind> kinds() {
+      return kinds;
+    }
+
+    /** Returns the name that {@code --rows} takes. */
+    @Override
+    public String toString() {
+      return name().toLowerCase(Locale.ROOT).replace('_', '-');
     }
 
     /** Parses the value of {@code --rows}; an empty value selects all rows. */
@@ -101,9 +117,8 @@ public final class ReferencePeers {
   /**
    * Runs all programs and compares them.
    *
-   * @param args {@code --quick}, {@code --rounds N}, {@code --rows NAME,...}, {@code --write PAGE},
-   *     {@code --peers FOLDER}
-   * @throws IOException if a program fails or the page cannot be written
+   * @param args {@code --quick}, {@code --rounds N}, {@code --rows NAME,...}, {@code --peers FOLDER}
+   * @throws IOException if a program fails
    * @throws InterruptedException if this thread is interrupted
    */
   public static void main(String[] args) throws IOException, InterruptedException {
@@ -111,7 +126,6 @@ public final class ReferencePeers {
     boolean quick = options.remove("--quick");
     int rounds = Integer.parseInt(Calls.takeOption(options, "--rounds", quick ? "1" : "3"));
     Set<Row> rows = Row.parse(Calls.takeOption(options, "--rows", ""));
-    String page = Calls.takeOption(options, "--write", "");
     String folder = Calls.takeOption(options, "--peers", "target/peers");
     PeerPrograms all = new PeerPrograms(Path.of(folder));
     if (!options.isEmpty()) {
@@ -125,17 +139,11 @@ public final class ReferencePeers {
     ReferencePeers peers = new ReferencePeers(quick);
     System.err.println("trial of all settings");
     peers.choose(all, rows);
-    peers.measureCacheLine(all);
     for (int round = 1; round <= rounds; round++) {
       System.err.printf("round %d of %d%n", round, rounds);
       peers.round(round);
-      peers.measureCacheLine(all);
     }
-    String report = new ReferenceReport(peers.measurements, rounds).text();
-    System.out.print(report);
-    if (!page.isEmpty()) {
-      Page.replace(Path.of(page), "reference", report);
-    }
+    System.out.print(new ReferenceReport(peers.measurements, rows, rounds).text());
   }
 
   /** Selects the programs that take part, in the order in which they run. */
@@ -166,7 +174,7 @@ public final class ReferencePeers {
     }
     return candidates.stream()
         .filter(candidate -> !measurements.leftOut().contains(candidate))
-        .filter(candidate -> candidate.usual() || trial.near(candidate, NEAR))
+        .filter(candidate -> trial.near(candidate, NEAR))
         .toList();
   }
 
@@ -190,17 +198,6 @@ public final class ReferencePeers {
       if (again && !measurements.leftOut().contains(program)) {
         measurements.add(program, run(program, modes(program), entry.getValue()));
       }
-    }
-  }
-
-  private void measureCacheLine(PeerPrograms all) throws IOException, InterruptedException {
-    Optional<CacheLineLatency> program = all.cacheLineLatency();
-    if (program.isPresent()) {
-      OptionalDouble nanoseconds = program.get().measure();
-      System.err.println(
-          "cache line from one processor to another, nanoseconds: "
-              + (nanoseconds.isPresent() ? nanoseconds.getAsDouble() : "not measured"));
-      measurements.addCacheLineLatency(nanoseconds);
     }
   }
 

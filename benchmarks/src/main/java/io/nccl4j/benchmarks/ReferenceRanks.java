@@ -153,8 +153,8 @@ public final class ReferenceRanks {
           "%d %s %.4f %.1f%n",
           size.bytes(),
           mode,
-          Page.median(taken) - Page.median(copying),
-          Page.median(allocated) / size.operations());
+          Report.median(taken) - Report.median(copying),
+          Report.median(allocated) / size.operations());
     }
   }
 

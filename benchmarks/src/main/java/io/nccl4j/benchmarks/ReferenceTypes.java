@@ -163,7 +163,7 @@ public final class ReferenceTypes {
 
   private void print() {
     if (clock.communicator().rank() == 0) {
-      System.out.printf(Locale.ROOT, "%d %s %.4f%n", size.bytes(), reduction, Page.median(taken));
+      System.out.printf(Locale.ROOT, "%d %s %.4f%n", size.bytes(), reduction, Report.median(taken));
     }
   }
 

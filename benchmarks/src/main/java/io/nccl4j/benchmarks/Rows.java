@@ -23,8 +23,6 @@ public final class Rows {
   private static final String CYCLES = "5";
 
   private static final Duration TIMEOUT = Duration.ofMinutes(1);
-  private static final double MIN_RATIO = 0.98;
-  private static final double MAX_RATIO = 1.02;
 
   /** The times of rows, in microseconds. */
   private record Times(List<Double> outOfPlace, List<Double> inPlace) {
@@ -36,6 +34,14 @@ public final class Rows {
       outOfPlace.add(Double.valueOf(outOfPlaceMicros));
       inPlace.add(Double.valueOf(inPlaceMicros));
     }
+
+    double outOfPlaceMedian() {
+      return Report.median(outOfPlace);
+    }
+
+    double inPlaceMedian() {
+      return Report.median(inPlace);
+    }
   }
 
   private Rows() {}
@@ -43,8 +49,8 @@ public final class Rows {
   /**
    * Runs both programs in turn.
    *
-   * @param args the number of rounds, the folder of the checkout, and optionally a page to write to
-   * @throws IOException if a program cannot be started or fails, or the page cannot be written
+   * @param args the number of rounds and the folder of the checkout
+   * @throws IOException if a program cannot be started or fails
    * @throws InterruptedException if this thread is interrupted
    */
   public static void main(String[] args) throws IOException, InterruptedException {
@@ -54,7 +60,6 @@ public final class Rows {
         new StringBuilder(
             "| kernel, us | C | C in place | nccl4j | nccl4j in place | ratio | ratio in place |\n"
                 + "|---|---|---|---|---|---|---|\n");
-    boolean reached = true;
     for (int micros : KERNEL_MICROS) {
       Times c = new Times();
       Times java = new Times();
@@ -66,44 +71,21 @@ public final class Rows {
           java.add(row[5], row[9]);
         }
       }
-      double outOfPlace = median(java.outOfPlace) / median(c.outOfPlace);
-      double inPlace = median(java.inPlace) / median(c.inPlace);
-      reached &= within(outOfPlace) && within(inPlace);
       table.append(
           String.format(
               Locale.ROOT,
               "| %d | %.2f | %.2f | %.2f | %.2f | %.3f | %.3f |%n",
               micros,
-              median(c.outOfPlace),
-              median(c.inPlace),
-              median(java.outOfPlace),
-              median(java.inPlace),
-              outOfPlace,
-              inPlace));
+              c.outOfPlaceMedian(),
+              c.inPlaceMedian(),
+              java.outOfPlaceMedian(),
+              java.inPlaceMedian(),
+              java.outOfPlaceMedian() / c.outOfPlaceMedian(),
+              java.inPlaceMedian() / c.inPlaceMedian()));
     }
-    String report =
-        Page.machine()
-            + "Microseconds of one operation, median of %d rounds of %s rows each.%n%n"
-                .formatted(rounds, CYCLES)
-            + table
-            + String.format(
-                Locale.ROOT,
-                "%n- ratios (goal: %.2f to %.2f, %s)%n",
-                MIN_RATIO,
-                MAX_RATIO,
-                reached ? "reached" : "not reached");
-    System.out.print(report);
-    if (args.length > 2) {
-      Page.replace(Path.of(args[2]), "rows", report);
-    }
-  }
-
-  private static boolean within(double ratio) {
-    return ratio >= MIN_RATIO && ratio <= MAX_RATIO;
-  }
-
-  private static double median(List<Double> times) {
-    return Page.median(times.stream().mapToDouble(Double::doubleValue).toArray());
+    System.out.printf(
+        "%sMicroseconds of one operation, median of %d rounds of %s rows each.%n%n%s",
+        Report.machine(), rounds, CYCLES, table);
   }
 
   private static List<String> program(Path root) {

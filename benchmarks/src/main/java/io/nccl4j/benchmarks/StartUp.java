@@ -6,7 +6,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 
 /**
@@ -15,7 +14,6 @@ import java.util.Map;
  */
 public final class StartUp {
   private static final Duration TIMEOUT = Duration.ofMinutes(1);
-  private static final double GOAL_SECONDS = 0.35;
   private static final double SECOND = 1e9;
 
   /** A command to start, with its environment. */
@@ -26,9 +24,9 @@ public final class StartUp {
   /**
    * Starts each command once per round.
    *
-   * @param args the number of rounds, the folder of the checkout, the {@code java} that the scripts
-   *     start, and optionally a page to write to
-   * @throws IOException if the command cannot be started or the page cannot be written
+   * @param args the number of rounds, the folder of the checkout, and the {@code java} that the
+   *     scripts start
+   * @throws IOException if the command cannot be started or fails
    * @throws InterruptedException if this thread is interrupted
    */
   public static void main(String[] args) throws IOException, InterruptedException {
@@ -46,11 +44,7 @@ public final class StartUp {
         }
       }
     }
-    String report = report(rounds, seconds);
-    System.out.print(report);
-    if (args.length > 3) {
-      Page.replace(Path.of(args[3]), "startup", report);
-    }
+    System.out.print(report(rounds, seconds));
   }
 
   private static List<Variant> variants(Path root, String java) {
@@ -109,27 +103,13 @@ public final class StartUp {
   }
 
   private static String report(int rounds, Map<Variant, List<Double>> seconds) throws IOException {
-    StringBuilder text = new StringBuilder(Page.machine());
+    StringBuilder text = new StringBuilder(Report.machine());
     text.append(
         "Median of %d rounds; in parentheses the minimum and maximum.%n%n".formatted(rounds));
     text.append("| start | seconds to the first result |\n|---|---|\n");
     seconds.forEach(
-        (variant, taken) -> {
-          double[] all = taken.stream().mapToDouble(Double::doubleValue).sorted().toArray();
-          text.append(
-              String.format(
-                  Locale.ROOT,
-                  "| %s | %.2f (%.2f to %.2f) |%n",
-                  variant.label(),
-                  Page.median(all),
-                  all[0],
-                  all[all.length - 1]));
-        });
-    double[] best =
-        seconds.values().iterator().next().stream().mapToDouble(Double::doubleValue).toArray();
-    return text.append("\n- with the cache, seconds: ")
-        .append(Page.againstGoal(Page.median(best), GOAL_SECONDS))
-        .append('\n')
-        .toString();
+        (variant, taken) ->
+            text.append("| %s | %s |%n".formatted(variant.label(), Report.spread(taken, 2))));
+    return text.toString();
   }
 }

@@ -1,41 +1,68 @@
 package io.nccl4j.benchmarks;
 
-import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.benchmarks.PeerProgram.Cell;
+import io.nccl4j.benchmarks.PeerProgram.Kind;
+import io.nccl4j.benchmarks.PeerProgram.Measurement;
+import io.nccl4j.benchmarks.ReferencePeers.Row;
 import java.util.List;
-import java.util.OptionalDouble;
+import java.util.Map;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 class ReferenceReportTest {
-  private static final OptionalDouble NOT_MEASURED = OptionalDouble.empty();
+  private final Measurements measurements = new Measurements();
 
-  @Test
-  void processorPairsAreListedInOrder() throws Exception {
-    assertEquals(
-        "A cache line takes 282, 31, 30 ns from one processor to another, measured before the first"
-            + " round and after each.",
-        line(OptionalDouble.of(281.6), OptionalDouble.of(31.4), OptionalDouble.of(29.8)));
+  private PeerProgram add(Kind kind, String setting, Cell cell, double... microseconds) {
+    PeerProgram program = new PeerProgram(kind, 2, setting, List.of(), Map.of());
+    for (double one : microseconds) {
+      measurements.add(program, Map.of(cell, new Measurement(one, 0)));
+    }
+    return program;
+  }
+
+  private String text(Row row) throws Exception {
+    return new ReferenceReport(measurements, Set.of(row), 3).text();
   }
 
   @Test
-  void missingMeasurementKeepsItsCell() throws Exception {
-    assertEquals(
-        "A cache line takes 282, (not measured), 30 ns from one processor to another, measured"
-            + " before the first round and after each.",
-        line(OptionalDouble.of(281.6), NOT_MEASURED, OptionalDouble.of(29.8)));
+  void medianOfThePeersBestSettingIsShown() throws Exception {
+    Cell cell = new Cell(64 << 10, "untouched");
+    add(Kind.OPEN_MPI, "default", cell, 1, 9, 9);
+    add(Kind.OPEN_MPI, "ring", cell, 4, 3, 400);
+    add(Kind.REFERENCE, "", cell, 123.4);
+    String text = text(Row.IN_PROCESS);
+    assertTrue(
+        text.contains(
+            """
+            in-process, 2 ranks, inputs untouched:
+
+            |  | 1 KiB | 64 KiB | 1 MiB | 16 MiB | 128 MiB |
+            |---|---|---|---|---|---|
+            | Open MPI |  | 4.00 ring |  |  |  |
+            | nccl4j |  | 123 |  |  |  |
+            """),
+        text);
   }
 
   @Test
-  void missingResultsAreReported() throws Exception {
-    String none = "The time of a cache line from one processor to another was not measured.";
-    assertEquals(none, line());
-    assertEquals(none, line(NOT_MEASURED, NOT_MEASURED));
+  void typesAreRelativeToTheFloat32SumOfTheirProgram() throws Exception {
+    add(Kind.TYPES, "FLOAT32", new Cell(1 << 20, "float32:sum"), 50);
+    add(Kind.TYPES, "FLOAT16", new Cell(1 << 20, "float32:sum"), 60);
+    add(Kind.TYPES, "FLOAT16", new Cell(1 << 20, "float16:avg"), 120);
+    String text = text(Row.TYPES);
+    assertTrue(text.contains("| float16 |  |  |  |  | 0.50 |  |\n"), text);
+    assertTrue(text.contains("| float32 | 1.00 |  |  |  |  |  |\n"), text);
   }
 
-  /** Returns the third line of the report, after the machine and the rounds. */
-  private static String line(OptionalDouble... cacheLineLatencies) throws Exception {
-    Measurements measurements = new Measurements();
-    List.of(cacheLineLatencies).forEach(measurements::addCacheLineLatency);
-    return new ReferenceReport(measurements, 2).text().lines().toList().get(2);
+  @Test
+  void programWithAWrongResultIsReported() throws Exception {
+    PeerProgram wrong = add(Kind.GLOO, "bcube", new Cell(1 << 10, "untouched"), 5);
+    measurements.leaveOut(wrong);
+    String text = text(Row.TCP);
+    assertFalse(text.contains("| Gloo |"), text);
+    assertTrue(text.contains("- Gloo, 2 ranks, bcube: failed its own check, left out\n"), text);
   }
 }

@@ -6,32 +6,16 @@ import java.nio.file.Path;
 import java.time.LocalDate;
 import java.time.ZoneOffset;
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
 import java.util.Locale;
 import java.util.stream.Stream;
 
-/** Writes the generated parts of a Markdown page, which are marked by comments. */
-final class Page {
-  private Page() {}
+/** The parts that all reports have in common. */
+final class Report {
+  private Report() {}
 
-  /**
-   * Replaces the content of a generated part of the page.
-   *
-   * @throws IllegalArgumentException if the page has no such part
-   */
-  static void replace(Path page, String part, String content) throws IOException {
-    String begin = "<!-- " + part + ": written by scripts/bench -->\n";
-    String end = "<!-- end of " + part + " -->";
-    String text = Files.readString(page);
-    int from = text.indexOf(begin);
-    int to = text.indexOf(end);
-    if (from < 0 || to < from) {
-      throw new IllegalArgumentException(page + " has no part '" + part + "'");
-    }
-    Files.writeString(
-        page, text.substring(0, from + begin.length()) + content + text.substring(to));
-  }
-
-  /** Returns a paragraph that describes the machine and names the date. */
+  /** Returns a line that describes the machine and names the date. */
   static String machine() throws IOException {
     String load = Files.readString(Path.of("/proc/loadavg")).split(" ", 2)[0];
     return "%s, %d cores, Linux %s, Java %s (%s), %s; load average at the end %s.%n"
@@ -63,19 +47,19 @@ final class Page {
     return sorted.length % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
   }
 
-  /** Returns, for example, "0.57 (goal: at most 0.65, reached)". */
-  static String againstGoal(double value, double goal) {
-    return String.format(
-        Locale.ROOT,
-        "%.2f (goal: at most %.2f, %s)",
-        value,
-        goal,
-        value <= goal ? "reached" : "not reached");
+  /** Returns the median. */
+  static double median(List<Double> numbers) {
+    return median(numbers.stream().mapToDouble(Double::doubleValue).toArray());
   }
 
-  /** Returns, for example, "2.41 (goal 2.3: reached)". */
-  static String againstLeast(double value, double goal) {
+  /** Returns the median, the minimum and the maximum, such as "0.38 (0.37 to 0.41)". */
+  static String spread(List<Double> numbers, int decimals) {
+    String number = "%." + decimals + "f";
     return String.format(
-        Locale.ROOT, "%.2f (goal %s: %s)", value, goal, value >= goal ? "reached" : "not reached");
+        Locale.ROOT,
+        number + " (" + number + " to " + number + ")",
+        median(numbers),
+        Collections.min(numbers),
+        Collections.max(numbers));
   }
 }
