@@ -21,10 +21,7 @@ final class PeerPrograms {
   private static final Map<String, Map<String, String>> OPEN_MPI = openMpiSettings();
 
   private static final List<String> GLOO =
-      List.of("ring", "bcube", "old_ring", "ring_chunked", "halving_doubling", "old_bcube");
-
-  /** Gives wrong results with more than two ranks; see gloo.cc. */
-  private static final String TWO_RANKS_ONLY = "old_bcube";
+      List.of("ring", "bcube", "old_ring", "ring_chunked", "halving_doubling");
 
   private static final List<String> THREADS = List.of("fused", "tiles");
 
@@ -64,7 +61,7 @@ final class PeerPrograms {
   List<PeerProgram> of(Kind kind, int ranks) {
     return switch (kind) {
       case OPEN_MPI -> openMpi(ranks);
-      case GLOO -> compiled(kind, "gloo", ranks, gloo(ranks));
+      case GLOO -> compiled(kind, "gloo", ranks, GLOO);
       case C_THREADS -> compiled(kind, "threads", ranks, THREADS);
       case REFERENCE -> List.of(reference(kind, ReferenceRanks.class, ranks, "auto", "none"));
       case RING -> List.of(reference(kind, ReferenceRanks.class, ranks, "ring", "none"));
@@ -73,10 +70,6 @@ final class PeerPrograms {
       case TCP -> List.of(reference(kind, ReferenceProcesses.class, ranks, "auto", "tcp"));
       case TYPES -> types();
     };
-  }
-
-  private static List<String> gloo(int ranks) {
-    return GLOO.stream().filter(name -> ranks == 2 || !name.equals(TWO_RANKS_ONLY)).toList();
   }
 
   private List<PeerProgram> openMpi(int ranks) {
