@@ -92,8 +92,8 @@ nccl4j_train_cache() {
   read -r home <"$1/java-home"
   # Java refuses the cache unless the paths are those of later runs.
   nccl4j_flags "${1##*/}" tools
-  "$home/bin/java" -XX:AOTCacheOutput="$1/tools.aot" "${nccl4j_flags[@]}" io.nccl4j.tools.perf.Perf \
-    all_reduce --backend reference --ranks 2 -b 8 -e 4M -f 2 >>"$nccl4j_target/build.log" 2>&1 || nccl4j_status=$?
+  "$home/bin/java" -XX:AOTCacheOutput="$1/tools.aot" "${nccl4j_flags[@]}" io.nccl4j.tools.Nccl4j \
+    perf all_reduce --backend reference --ranks 2 -b 8 -e 4M -f 2 >>"$nccl4j_target/build.log" 2>&1 || nccl4j_status=$?
   if [[ $nccl4j_status != 0 ]]; then
     rm -f "$1/tools.aot"
     nccl4j_end_if_interrupted
@@ -125,6 +125,17 @@ nccl4j_java_of_bundle() {
   exec "$nccl4j_root/runtime/bin/java" -Xlog:disable -Xlog:all=error:stderr -XX:+UseSerialGC \
     -Dlog4j.provider=org.apache.logging.log4j.simple.internal.SimpleProvider -Dlog4j2.simplelogLevel=WARN \
     --enable-native-access=ALL-UNNAMED "$main" "$@"
+}
+
+# Prints the version and commit.
+nccl4j_version() {
+  if [[ -e $nccl4j_root/BUILD ]]; then
+    echo "nccl4j $(head -n 1 "$nccl4j_root/BUILD")"
+  else
+    local commit
+    commit=$(git -C "$nccl4j_root" rev-parse --short=12 HEAD 2>/dev/null) || commit=unknown
+    echo "nccl4j $(sed -n 's|^    <version>\(.*\)</version>|\1|p' "$nccl4j_root/pom.xml" | head -n 1), commit $commit"
+  fi
 }
 
 nccl4j_ready() {

@@ -10,7 +10,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
- * Killed and stopped ranks: two jobs as a test, and hundreds with {@code scripts/fault-campaign}.
+ * Killed and stopped ranks: two jobs as a test, and hundreds with {@code
+ * scripts/lib/fault-campaign}.
  */
 @Tag("slow")
 class FaultCampaignTest {

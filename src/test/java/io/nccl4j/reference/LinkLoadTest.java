@@ -64,9 +64,9 @@ class LinkLoadTest {
   }
 
   /**
-   * The hierarchical all-reduce as {@code scripts/simulate} models it: a reduce-scatter within each
-   * node, an all-reduce of each shard across the nodes, an all-gather within each node. Within a
-   * node the two halves carry the traffic of an all-reduce around the node's ring.
+   * The hierarchical all-reduce as {@code scripts/nccl4j simulate} models it: a reduce-scatter
+   * within each node, an all-reduce of each shard across the nodes, an all-gather within each node.
+   * Within a node the two halves carry the traffic of an all-reduce around the node's ring.
    */
   @ParameterizedTest
   @MethodSource("hierarchies")

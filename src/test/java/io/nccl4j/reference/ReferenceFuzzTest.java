@@ -13,7 +13,7 @@ import org.junit.jupiter.api.TestFactory;
 
 /**
  * Fuzzes the parsers of the reference backend, for messages and shared memory of other processes;
- * {@code scripts/fuzz} runs them for longer.
+ * {@code scripts/lib/fuzz} runs them for longer.
  */
 @Tag("slow")
 class ReferenceFuzzTest {

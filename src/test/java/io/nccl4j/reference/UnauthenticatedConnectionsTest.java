@@ -238,8 +238,7 @@ class UnauthenticatedConnectionsTest {
   }
 
   private static UniqueId newId(ProcessEndpoint endpoint) {
-    return ReferenceBackend.open(1, ReferenceOptions.defaults(), List.of(endpoint))
-        .newUniqueId();
+    return ReferenceBackend.open(1, ReferenceOptions.defaults(), List.of(endpoint)).newUniqueId();
   }
 
   private static Socket connect(UniqueId id) throws IOException {

@@ -12,8 +12,8 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 
 /**
- * Fuzzes the parsers of the exchange protocols with mutated messages; scripts/fuzz runs the same
- * targets longer.
+ * Fuzzes the parsers of the exchange protocols with mutated messages; scripts/lib/fuzz runs the
+ * same targets longer.
  */
 @Tag("slow")
 class RendezvousFuzzTest {

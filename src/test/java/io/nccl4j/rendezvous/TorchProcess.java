@@ -25,7 +25,7 @@ final class TorchProcess implements AutoCloseable {
   /** Starts a store, or skips the test where there is no PyTorch. */
   static TorchProcess store(boolean libuv) throws IOException {
     Optional<Path> python = python();
-    String missing = "torchrun is neither on the PATH nor installed by scripts/fetch-torchrun";
+    String missing = "torchrun is neither on the PATH nor installed by scripts/lib/fetch-torchrun";
     boolean required = "1".equals(System.getenv("REQUIRE_LAUNCHERS"));
     assertTrue(python.isPresent() || !required, missing + " (REQUIRE_LAUNCHERS=1)");
     assumeTrue(python.isPresent(), missing);

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
@@ -16,6 +17,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.FieldSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * Tests that each script answers {@code --help} and refuses unknown arguments. The scripts run in a
@@ -25,38 +27,24 @@ class ScriptsTest {
   private static final Path ROOT = Path.of(System.getProperty("basedir", "."));
   private static final List<String> SCRIPTS =
       List.of(
-          "scripts/api-coverage",
           "scripts/bench",
           "scripts/bundle",
-          "scripts/emulated-evidence",
-          "scripts/fault-campaign",
           "scripts/fetch-native",
-          "scripts/fetch-torchrun",
           "scripts/format",
-          "scripts/fuzz",
           "scripts/generate-bindings",
-          "scripts/hello",
           "scripts/test",
-          "scripts/test-summary",
+          "scripts/lib/api-coverage",
+          "scripts/lib/emulated-evidence",
+          "scripts/lib/fault-campaign",
+          "scripts/lib/fetch-torchrun",
+          "scripts/lib/fuzz",
+          "scripts/lib/test-summary",
           "src/test/native/build",
           "src/test/native/prepare");
-  // They pass their arguments to a Java program, which the tests of the examples check.
-  private static final Set<String> PROGRAMS =
-      Set.of(
-          "scripts/all-reduce-perf",
-          "scripts/bandwidth",
-          "scripts/ddp-example",
-          "scripts/ddp-simple",
-          "scripts/doctor",
-          "scripts/explain",
-          "scripts/gpu-evidence",
-          "scripts/nccl4j",
-          "scripts/perf",
-          "scripts/perf-report",
-          "scripts/simulate",
-          "scripts/spark-fit",
-          "scripts/sweep",
-          "scripts/trace");
+  // They pass their arguments to a Java program, which the tests of the tools check.
+  private static final Set<String> PROGRAMS = Set.of("scripts/all-reduce-perf", "scripts/nccl4j");
+  private static final List<String> FOLDERS =
+      List.of("scripts", "scripts/lib", "scripts/lib/help", "src/test/native");
 
   @TempDir private Path copy;
   @TempDir private Path temp;
@@ -66,7 +54,7 @@ class ScriptsTest {
 
   @BeforeEach
   void copyScripts() throws IOException {
-    for (String directory : List.of("scripts", "src/test/native")) {
+    for (String directory : FOLDERS) {
       Files.createDirectories(copy.resolve(directory));
       for (Path file : filesIn(directory)) {
         Path target = copy.resolve(ROOT.relativize(file));
@@ -87,7 +75,7 @@ class ScriptsTest {
     Set<String> listed = new TreeSet<>(SCRIPTS);
     listed.addAll(PROGRAMS);
     Set<String> existing = new TreeSet<>();
-    for (String directory : List.of("scripts", "src/test/native")) {
+    for (String directory : FOLDERS) {
       filesIn(directory).stream()
           .filter(Files::isExecutable)
           .forEach(file -> existing.add(ROOT.relativize(file).toString()));
@@ -109,6 +97,18 @@ class ScriptsTest {
   }
 
   @ParameterizedTest
+  @ValueSource(
+      strings = {"perf", "sweep", "report", "doctor", "trace", "explain", "simulate", "evidence"})
+  void helpOfToolNeedsNoBuild(String tool) throws Exception {
+    Set<String> before = tree();
+    Result result = run("scripts/nccl4j", tool, "--help");
+    assertEquals(0, result.status(), result::errors);
+    assertTrue(result.output().contains("Usage: scripts/nccl4j " + tool + " "), result::output);
+    assertTrue(run("scripts/nccl4j", "--help").output().contains("\n  " + tool + " "));
+    assertEquals(before, tree());
+  }
+
+  @ParameterizedTest
   @FieldSource("SCRIPTS")
   void unknownArgumentIsNamedAndWritesNoFiles(String script) throws Exception {
     Set<String> before = tree();
@@ -124,7 +124,7 @@ class ScriptsTest {
 
   @Test
   void emulatedEvidenceNeedsAnNccl() throws Exception {
-    Result result = run("scripts/emulated-evidence", "");
+    Result result = run("scripts/lib/emulated-evidence", "");
     assertEquals(2, result.status(), result::errors);
     assertEquals(
         "emulated-evidence: NCCL4J_EMULATED_NCCL does not name a libnccl that uses the shared CUDA"
@@ -142,11 +142,13 @@ class ScriptsTest {
     return tree;
   }
 
-  private Result run(String script, String argument) throws IOException, InterruptedException {
+  private Result run(String script, String... arguments) throws IOException, InterruptedException {
     Path output = temp.resolve("output");
     Path errors = temp.resolve("errors");
+    List<String> command = new ArrayList<>(List.of(copy.resolve(script).toString()));
+    command.addAll(List.of(arguments));
     ProcessBuilder builder =
-        new ProcessBuilder(copy.resolve(script).toString(), argument)
+        new ProcessBuilder(command)
             .directory(temp.toFile())
             .redirectOutput(output.toFile())
             .redirectError(errors.toFile());

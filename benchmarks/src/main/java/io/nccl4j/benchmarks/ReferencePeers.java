@@ -45,8 +45,7 @@ public final class ReferencePeers {
           new Sizing(16 << 20, 10, 9, 3),
           new Sizing(128 << 20, 2, 5, 1));
 
-  private static final List<Sizing> LARGE =
-      List.of(new Sizing(16 << 20, 40, 9, 3));
+  private static final List<Sizing> LARGE = List.of(new Sizing(16 << 20, 40, 9, 3));
   private static final List<Sizing> TYPES_SIZES =
       List.of(new Sizing(1 << 20, 0, 9, 100), new Sizing(16 << 20, 0, 9, 5));
 
@@ -117,7 +116,8 @@ public final class ReferencePeers {
   /**
    * Runs all programs and compares them.
    *
-   * @param args {@code --quick}, {@code --rounds N}, {@code --rows NAME,...}, {@code --peers FOLDER}
+   * @param args {@code --quick}, {@code --rounds N}, {@code --rows NAME,...}, {@code --peers
+   *     FOLDER}
    * @throws IOException if a program fails
    * @throws InterruptedException if this thread is interrupted
    */

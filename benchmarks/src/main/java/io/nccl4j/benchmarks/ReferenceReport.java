@@ -115,8 +115,7 @@ final class ReferenceReport {
             Kind.TYPES, 2, new Cell(bytes, new Reduction(type, operator).toString()), own);
     return sum.isEmpty() || found.isEmpty()
         ? ""
-        : String.format(
-            Locale.ROOT, "%.2f", sum.get().microseconds() / found.get().microseconds());
+        : String.format(Locale.ROOT, "%.2f", sum.get().microseconds() / found.get().microseconds());
   }
 
   private static String lowerCase(Enum<?> constant) {

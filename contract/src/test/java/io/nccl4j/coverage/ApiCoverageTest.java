@@ -27,7 +27,7 @@ import org.junit.jupiter.api.io.TempDir;
  */
 class ApiCoverageTest {
   private static final String STALE =
-      "docs/api-coverage.md is stale; run scripts/api-coverage and commit what it writes";
+      "docs/api-coverage.md is stale; run scripts/lib/api-coverage and commit what it writes";
   private static final Path CALLED = Checkout.ROOT.resolve("target/called");
   private static final boolean WRITE = "write".equals(System.getProperty("api.coverage"));
 

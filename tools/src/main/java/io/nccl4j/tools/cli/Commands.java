@@ -82,8 +82,7 @@ public final class Commands {
    * @param e the exception, whose message names the argument and the rule
    */
   public static int refused(CommandLine line, Exception e) {
-    String name = line.getCommandName();
-    line.getErr().printf("%s: %s; see scripts/%s --help%n", name, e.getMessage(), name);
+    line.getErr().printf("%s: %s; see --help%n", line.getCommandName(), e.getMessage());
     return BAD_ARGUMENTS;
   }
 

@@ -85,9 +85,9 @@ final class Bandwidth {
     }
     child.note(
         singleRank(child)
-            ? "Measured by `scripts/perf` with 1 rank: no data leaves the GPU, out-of-place is a"
+            ? "Measured by `scripts/nccl4j perf` with 1 rank: no data leaves the GPU, out-of-place is a"
                 + " copy, in-place may do nothing, and bus bandwidth has no meaning."
-            : "Measured by `scripts/perf` with a rank for each GPU.");
+            : "Measured by `scripts/nccl4j perf` with a rank for each GPU.");
     child.note("The data of every row was checked.");
     child.end(
         runs,

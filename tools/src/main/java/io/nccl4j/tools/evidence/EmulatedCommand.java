@@ -10,7 +10,7 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * The program of {@code scripts/emulated-evidence}: runs the suites on NVIDIA's NCCL over the
+ * The program of {@code scripts/lib/emulated-evidence}: runs the suites on NVIDIA's NCCL over the
  * emulated CUDA of a checkout, its working directory, and writes a page. Exits with 1 if anything
  * failed.
  */

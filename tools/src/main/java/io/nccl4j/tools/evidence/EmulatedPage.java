@@ -64,7 +64,7 @@ final class EmulatedPage {
     > devices and all kernels are test fixtures of nccl4j, not NVIDIA's: they carry out on \
     processors what NCCL plans.
 
-    Written by `scripts/emulated-evidence` on %2$s, from nccl4j %3$s. Not edited.
+    Written by `scripts/lib/emulated-evidence` on %2$s, from nccl4j %3$s. Not edited.
     What is emulated, and what is not: \
     [the fixture's README](../../../src/test/native/README.md#what-is-emulated-of-cuda).
     To repeat it: a libnccl %1$s that uses the shared CUDA runtime, unlike NVIDIA's packages, \

@@ -136,12 +136,13 @@ final class EmulatedPlan {
     String name = "evidence-" + devices;
     List<String> words =
         List.of(
-            bundle.resolve("scripts/gpu-evidence").toString(),
+            bundle.resolve("scripts/nccl4j").toString(),
+            "evidence",
             "--quick",
             work.resolve(name).toString());
     return step(
         name,
-        "`scripts/gpu-evidence --quick`, " + (devices == 1 ? "1 device" : devices + " devices"),
+        "`scripts/nccl4j evidence --quick`, " + (devices == 1 ? "1 device" : devices + " devices"),
         EVIDENCE_DEADLINE,
         new Step.Command("bundle", words, devices(devices), null));
   }

@@ -28,12 +28,12 @@ import picocli.CommandLine.Model.UsageMessageSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
-/** The {@code gpu-evidence} command: runs the steps and writes their results. */
+/** The {@code evidence} command: runs the steps and writes their results. */
 @Command(
-    name = "gpu-evidence",
+    name = "evidence",
     sortOptions = false,
     usageHelpWidth = 110,
-    customSynopsis = "scripts/gpu-evidence [--quick] [--steps NAME,...] [--limit SECONDS] OUT",
+    customSynopsis = "scripts/nccl4j evidence [--quick] [--steps NAME,...] [--limit SECONDS] OUT",
     header = "Tests and measures nccl4j on the GPUs of this machine.",
     description = {
       "Writes OUT/evidence.json, OUT/evidence.md and OUT/evidence.log, the output of all programs.",
@@ -204,7 +204,7 @@ public final class EvidenceCommand {
       Outcome device = runner.run(limited(plan.first()));
       Outcome outcome = runner.run(limited(plan.launched(Machine.of(device), launch)));
       if (outcome.status() != Outcome.Status.PASSED) {
-        err.println("gpu-evidence: rank " + launch.rank() + ": " + outcome.report().summary());
+        err.println("evidence: rank " + launch.rank() + ": " + outcome.report().summary());
       }
       return outcome.status().bad() ? Commands.FAILED : Commands.OK;
     } finally {
@@ -284,7 +284,8 @@ public final class EvidenceCommand {
           "remaining steps: %d, at most %d s%n",
           rest.size(), Duration.ofNanos(end - System.nanoTime()).toSeconds());
     } else {
-      out.println("no usable GPU found; the other steps are skipped; scripts/doctor reports why");
+      out.println(
+          "no usable GPU found; the other steps are skipped; scripts/nccl4j doctor reports why");
     }
     // Written before and after each step, to keep the results if the machine crashes.
     Run run = new Run(source, quick, machine, recorded).mergedWith(earlier.steps());

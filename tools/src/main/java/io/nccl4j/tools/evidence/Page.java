@@ -38,7 +38,7 @@ final class Page {
       line("");
     }
     line(
-        "Written by `scripts/gpu-evidence` on %s, from nccl4j %s. Not edited."
+        "Written by `scripts/nccl4j evidence` on %s, from nccl4j %s. Not edited."
             .formatted(run.source().date(), run.source().build()));
     if (run.steps().stream().anyMatch(step -> !step.source().equals(run.source()))) {
       line("Steps from earlier runs on the same kind of machine are marked.");

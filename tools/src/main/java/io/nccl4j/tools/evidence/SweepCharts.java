@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
-/** Runs {@code scripts/sweep}; its table is in the report, its charts on a separate page. */
+/** Runs {@code scripts/nccl4j sweep}; its table is in the report, its charts on a separate page. */
 final class SweepCharts {
   private static final String SWEEP = "io.nccl4j.tools.perf.sweep.Sweep";
 

@@ -19,7 +19,7 @@ import picocli.CommandLine.TypeConversionException;
     sortOptions = false,
     usageHelpWidth = 100,
     customSynopsis =
-        "scripts/explain all_reduce [--algo ring|tree] [--ranks N] [--html FILE] [more options]",
+        "scripts/nccl4j explain all_reduce [--algo ring|tree] [--ranks N] [--html FILE] [more options]",
     header = "Explains an all-reduce: what each rank sends to which rank, and what it then holds.",
     description = {
       "Prints the schedule that the reference backend executes. Without --size it is a toy",

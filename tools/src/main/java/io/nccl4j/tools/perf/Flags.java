@@ -27,7 +27,7 @@ import picocli.CommandLine.Parameters;
     name = "perf",
     sortOptions = false,
     usageHelpWidth = 100,
-    customSynopsis = "scripts/perf COLLECTIVE [flags]",
+    customSynopsis = "scripts/nccl4j perf COLLECTIVE [flags]",
     header = "Measures the bandwidth of a collective and checks its data.",
     description = {
       "COLLECTIVE is one of all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather,",
@@ -79,7 +79,7 @@ final class Flags {
       paramLabel = "NAME",
       defaultValue = "auto",
       description =
-          "for all_reduce: ring, tree, direct (reference backend only) or auto; for NCCL, scripts/perf sets NCCL_ALGO; default auto")
+          "for all_reduce: ring, tree, direct (reference backend only) or auto; for NCCL, scripts/nccl4j perf sets NCCL_ALGO; default auto")
   AlgorithmChoice algorithm;
 
   @Mixin final RankOptions ranks = new RankOptions();

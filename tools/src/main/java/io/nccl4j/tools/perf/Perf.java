@@ -43,7 +43,7 @@ public final class Perf {
   /** The error of a CUDA allocation that fails for lack of memory. */
   private static final String NO_MEMORY = "cudaErrorMemoryAllocation";
 
-  private static final String HELP = "; see scripts/perf --help";
+  private static final String HELP = "; see --help";
 
   private static final String LESS_MEMORY = "; a smaller -e needs less memory";
 
@@ -153,7 +153,7 @@ public final class Perf {
 
   private static String remedy() {
     return System.lineSeparator()
-        + "Run scripts/doctor to see what is missing. Without a GPU, use '--backend reference', which is pure Java.";
+        + "Run scripts/nccl4j doctor to see what is missing. Without a GPU, use '--backend reference', which is pure Java.";
   }
 
   /** Replaces the long option names in picocli's messages by short ones, as in our own messages. */
@@ -287,7 +287,7 @@ public final class Perf {
         && flags.algorithm != Flags.AlgorithmChoice.AUTO
         && !set.equalsIgnoreCase(algorithm)) {
       throw new BadArguments(
-          "--algo %s needs NCCL_ALGO=%s in the environment, but %s; scripts/perf sets it"
+          "--algo %s needs NCCL_ALGO=%s in the environment, but %s; scripts/nccl4j perf sets it"
               .formatted(
                   algorithm.toLowerCase(Locale.ROOT),
                   algorithm,

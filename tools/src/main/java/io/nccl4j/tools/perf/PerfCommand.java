@@ -48,7 +48,7 @@ public final class PerfCommand {
       for (String flag : RESERVED) {
         if (parsed.hasMatchedOption(flag)) {
           throw new BadArguments(
-              flag + " is not for a sweep; scripts/sweep --help lists its flags");
+              flag + " is not for a sweep; scripts/nccl4j sweep --help lists its flags");
         }
       }
       sizes = Stream.of("-b", "-e", "-i", "-f").anyMatch(parsed::hasMatchedOption);

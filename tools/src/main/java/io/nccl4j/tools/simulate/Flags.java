@@ -16,7 +16,7 @@ import picocli.CommandLine.TypeConversionException;
     sortOptions = false,
     usageHelpWidth = 100,
     customSynopsis =
-        "scripts/simulate [--ranks N] [--nodes N] [--size BYTES] [--html FILE] [more options]",
+        "scripts/nccl4j simulate [--ranks N] [--nodes N] [--size BYTES] [--html FILE] [more options]",
     header = "Predicts the time of an all-reduce on a hypothetical cluster.",
     description = {
       "Estimates ring and tree, whose schedules the reference backend executes, and a hierarchical",

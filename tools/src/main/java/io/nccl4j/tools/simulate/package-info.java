@@ -1,5 +1,5 @@
 /**
- * {@code scripts/simulate}: predicts the time of an all-reduce on a hypothetical cluster.
+ * {@code scripts/nccl4j simulate}: predicts the time of an all-reduce on a hypothetical cluster.
  *
  * <p>A {@code Model} takes the load of each link from an {@code io.nccl4j.schedule.Schedule}, which
  * the reference backend executes, the longest path from a {@code Shape}, and bandwidths and

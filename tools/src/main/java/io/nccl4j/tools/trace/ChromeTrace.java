@@ -78,7 +78,7 @@ final class ChromeTrace {
     flowsBetweenRanks();
     json.writeEndArray();
     json.writeObjectFieldStart("otherData");
-    json.writeStringField("writer", "nccl4j scripts/trace");
+    json.writeStringField("writer", "nccl4j scripts/nccl4j trace");
     json.writeStringField("start", Instant.ofEpochSecond(0, start).toString());
     json.writeEndObject();
     json.writeEndObject();

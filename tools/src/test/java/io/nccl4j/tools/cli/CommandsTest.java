@@ -74,7 +74,7 @@ class CommandsTest {
   @Test
   void invalidArgumentsAreReportedInOneLine() {
     assertEquals(Commands.BAD_ARGUMENTS, run(() -> 7, "--off"));
-    assertEquals("count: Unknown option: '--off'; see scripts/count --help\n", text(err));
+    assertEquals("count: Unknown option: '--off'; see --help\n", text(err));
   }
 
   @Test
@@ -84,7 +84,7 @@ class CommandsTest {
           throw new IllegalArgumentException("--of is 7; it must be 8");
         };
     assertEquals(Commands.BAD_ARGUMENTS, run(refusing));
-    assertEquals("count: --of is 7; it must be 8; see scripts/count --help\n", text(err));
+    assertEquals("count: --of is 7; it must be 8; see --help\n", text(err));
   }
 
   @Test

@@ -65,7 +65,8 @@ class OptionValueTest {
   void unwritableFileIsRefusedWithReason() {
     Path none = folder.resolve("none");
     refused(
-        "'a.gif' does not end in .html or .htm", () -> OptionValue.output("a.gif", ".html", ".htm"));
+        "'a.gif' does not end in .html or .htm",
+        () -> OptionValue.output("a.gif", ".html", ".htm"));
     refused(
         "'%s' cannot be written: there is no folder '%s'".formatted(none.resolve("a.html"), none),
         () -> OptionValue.output(none.resolve("a.html").toString(), ".html"));

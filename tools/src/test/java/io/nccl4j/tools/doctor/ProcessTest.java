@@ -267,7 +267,8 @@ class ProcessTest {
   void helpListsUsageAndStatuses() throws Exception {
     FinishedProgram ended = doctor(Map.of(), "--help");
     assertEquals(0, ended.status());
-    assertTrue(ended.out().contains("scripts/doctor [--json] [--timeout SECONDS]"), ended.out());
+    assertTrue(
+        ended.out().contains("scripts/nccl4j doctor [--json] [--timeout SECONDS]"), ended.out());
     assertTrue(ended.out().contains("Exit status: 0 a collective can run"), ended.out());
     assertFalse(ended.out().contains("@|"), ended.out());
   }

@@ -66,14 +66,14 @@ class BundleTest {
 
   @Test
   void helloRuns() throws IOException, InterruptedException {
-    FinishedProgram ended = run(Map.of(), script("hello"));
+    FinishedProgram ended = run(Map.of(), bundle.resolve("examples/hello/run").toString());
     assertEquals(0, ended.status(), ended.output());
     assertTrue(ended.lastLine().contains("has the sum of 1000 elements, OK"), ended.output());
   }
 
   @Test
   void doctorFindsStandIn() throws IOException, InterruptedException {
-    FinishedProgram ended = run(StandIn.build(), script("doctor"), "--json");
+    FinishedProgram ended = run(StandIn.build(), script("nccl4j"), "doctor", "--json");
     assertEquals(0, ended.status(), ended.output());
     Map<?, ?> json = (Map<?, ?>) JsonTree.parse(ended.output());
     assertEquals(true, json.get("usable"));
@@ -104,11 +104,11 @@ class BundleTest {
     FinishedProgram recorded =
         run(
             Map.of("JAVA_TOOL_OPTIONS", "-XX:StartFlightRecording:filename=" + recording),
-            script("hello"));
+            bundle.resolve("examples/hello/run").toString());
     assertEquals(0, recorded.status(), recorded.output());
     Path page = folder.resolve("trace.html");
     FinishedProgram traced =
-        run(Map.of(), script("trace"), recording.toString(), "--html", page.toString());
+        run(Map.of(), script("nccl4j"), "trace", recording.toString(), "--html", page.toString());
     assertEquals(0, traced.status(), traced.output());
     assertTrue(traced.output().startsWith("1 recording, 2 ranks,"), traced.output());
     assertTrue(Files.readString(page).contains("allReduce"), "the page contains the all-reduce");
@@ -118,7 +118,7 @@ class BundleTest {
   void ringIsExplained() throws IOException, InterruptedException {
     Path page = folder.resolve("ring.html");
     FinishedProgram ended =
-        run(Map.of(), script("explain"), "all_reduce", "--html", page.toString());
+        run(Map.of(), script("nccl4j"), "explain", "all_reduce", "--html", page.toString());
     assertEquals(0, ended.status(), ended.output());
     assertTrue(Files.readString(page).contains("</html>"), ended.output());
   }
@@ -126,7 +126,7 @@ class BundleTest {
   @Test
   void clusterIsSimulated() throws IOException, InterruptedException {
     FinishedProgram ended =
-        run(Map.of(), script("simulate"), "--ranks", "16", "--nodes", "2", "--json");
+        run(Map.of(), script("nccl4j"), "simulate", "--ranks", "16", "--nodes", "2", "--json");
     assertEquals(0, ended.status(), ended.output());
     Map<?, ?> json = (Map<?, ?>) JsonTree.parse(ended.output());
     assertTrue(json.containsKey("ranks_per_node"), ended.output());
@@ -138,7 +138,8 @@ class BundleTest {
     FinishedProgram ended =
         run(
             Map.of(),
-            script("sweep"),
+            script("nccl4j"),
+            "sweep",
             "--backend",
             "reference",
             "--algo",
@@ -169,7 +170,7 @@ class BundleTest {
     assertEquals(0, perf.status(), perf.output());
     Path report = folder.resolve("report.html");
     FinishedProgram shown =
-        run(Map.of(), script("perf-report"), json.toString(), "--html", report.toString());
+        run(Map.of(), script("nccl4j"), "report", json.toString(), "--html", report.toString());
     assertEquals(0, shown.status(), shown.output());
     assertTrue(Files.readString(report).contains("all_reduce"));
   }
@@ -180,7 +181,8 @@ class BundleTest {
     environment.put("NCCL_TESTS_DIR", fakeNcclTests().toString());
     environment.put("NCCL4J_STANDIN_DEVICES", "2");
     Path out = folder.resolve("out");
-    FinishedProgram ended = run(environment, script("gpu-evidence"), "--quick", out.toString());
+    FinishedProgram ended =
+        run(environment, script("nccl4j"), "evidence", "--quick", out.toString());
     assertEquals(0, ended.status(), ended.output());
     assertEquals(out.resolve("evidence.md").toString(), ended.lastLine());
 
@@ -230,7 +232,8 @@ class BundleTest {
     FinishedProgram ended =
         run(
             Map.of("NCCL4J_CUDART_LIBRARY", "/no/such/libcudart.so"),
-            script("gpu-evidence"),
+            script("nccl4j"),
+            "evidence",
             out.toString());
     assertEquals(1, ended.status(), ended.output());
     String page = Files.readString(out.resolve("evidence.md"));
@@ -245,23 +248,23 @@ class BundleTest {
 
   @Test
   void badArgumentsAreNamed() throws IOException, InterruptedException {
-    FinishedProgram none = run(Map.of(), script("gpu-evidence"));
+    FinishedProgram none = run(Map.of(), script("nccl4j"), "evidence");
     assertEquals(2, none.status(), none.output());
     FinishedProgram step =
-        run(Map.of(), script("gpu-evidence"), "--steps", "device,nothing", "out");
+        run(Map.of(), script("nccl4j"), "evidence", "--steps", "device,nothing", "out");
     assertEquals(2, step.status(), step.output());
     assertTrue(
-        step.lastLine().startsWith("gpu-evidence: --steps: unknown step nothing; known: device,"));
+        step.lastLine().startsWith("evidence: --steps: unknown step nothing; known: device,"));
     FinishedProgram launched =
-        run(Map.of(), script("gpu-evidence"), "--steps", "bandwidth-launched", "out");
+        run(Map.of(), script("nccl4j"), "evidence", "--steps", "bandwidth-launched", "out");
     assertEquals(2, launched.status(), launched.output());
     assertEquals(
-        "gpu-evidence: bandwidth-launched needs a launcher, such as mpirun; see scripts/gpu-evidence --help",
+        "evidence: bandwidth-launched needs a launcher, such as mpirun; see --help",
         launched.lastLine());
-    FinishedProgram out = run(Map.of(), script("gpu-evidence"), "/proc/nothing");
+    FinishedProgram out = run(Map.of(), script("nccl4j"), "evidence", "/proc/nothing");
     assertEquals(2, out.status(), out.output());
     assertTrue(
-        out.lastLine().startsWith("gpu-evidence: OUT is /proc/nothing, which cannot be created: "),
+        out.lastLine().startsWith("evidence: OUT is /proc/nothing, which cannot be created: "),
         out.output());
   }
 }

@@ -58,7 +58,7 @@ class EmulatedPageTest {
     assertTrue(lines.get(3).contains("not NVIDIA's"), lines.get(3));
     assertTrue(
         lines.contains(
-            "Written by `scripts/emulated-evidence` on 2026-11-20 12:00:00 UTC, from nccl4j 1.0,"
+            "Written by `scripts/lib/emulated-evidence` on 2026-11-20 12:00:00 UTC, from nccl4j 1.0,"
                 + " commit abc with changes. Not edited."));
     assertTrue(lines.contains("| CUDA headers and emulated runtime | 13.0 |"));
     assertTrue(lines.contains("| processors | 2 |"));

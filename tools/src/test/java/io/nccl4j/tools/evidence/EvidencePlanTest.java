@@ -76,7 +76,7 @@ class EvidencePlanTest {
     EvidencePlan plan = new EvidencePlan(Path.of("/out"), false, environment);
     List<List<String>> runs = new ArrayList<>();
     for (String line : Files.readAllLines(Checkout.ROOT.resolve("docs/evidence/README.md"))) {
-      if (line.contains("gpu-evidence --steps ")) {
+      if (line.contains("evidence --steps ")) {
         runs.add(List.of(line.strip().split(" ", -1)[2].split(",", -1)));
       }
     }

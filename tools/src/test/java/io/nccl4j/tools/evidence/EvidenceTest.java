@@ -145,7 +145,7 @@ class EvidenceTest {
         run(Map.of("NCCL4J_STANDIN_DEVICES", "3"), "--quick", "--steps", "latency");
     assertEquals(1, other.status(), other.output());
     assertTrue(
-        other.output().contains("gpu-evidence: OUT has steps of a run where devices is 2, here"),
+        other.output().contains("evidence: OUT has steps of a run where devices is 2, here"),
         other.output());
     assertEquals(kept, Files.readString(folder.resolve("out/evidence.json")));
   }
@@ -159,7 +159,7 @@ class EvidenceTest {
         ended
             .output()
             .contains(
-                "\nno usable GPU found; the other steps are skipped; scripts/doctor reports why\n"),
+                "\nno usable GPU found; the other steps are skipped; scripts/nccl4j doctor reports why\n"),
         ended.output());
     assertFalse(ended.output().contains("remaining steps"), ended.output());
     String page = Files.readString(folder.resolve("out/evidence.md"));
@@ -184,7 +184,7 @@ class EvidenceTest {
     assertEquals(1, other.status(), other.output());
     assertTrue(other.output().contains("\nbandwidth-launched "), other.output());
     assertTrue(
-        other.output().contains("gpu-evidence: OUT has steps of a run where devices is 2, here"),
+        other.output().contains("evidence: OUT has steps of a run where devices is 2, here"),
         other.output());
     assertEquals(kept, Files.readString(folder.resolve("out/evidence.json")));
   }
@@ -194,7 +194,7 @@ class EvidenceTest {
     Files.writeString(folder.resolve("out"), "a file");
     FinishedProgram ended = run(launched(2));
     assertEquals(2, ended.status(), ended.output());
-    assertTrue(ended.output().contains("gpu-evidence: rank 0: "), ended.output());
+    assertTrue(ended.output().contains("evidence: rank 0: "), ended.output());
     assertTrue(ended.output().contains("which is not a directory"), ended.output());
   }
 
@@ -208,9 +208,7 @@ class EvidenceTest {
     FinishedProgram unknown = run(Map.of(), "--steps", "latency,nothing");
     assertEquals(2, unknown.status(), unknown.output());
     assertTrue(
-        unknown
-            .output()
-            .startsWith("gpu-evidence: --steps: unknown step nothing; known: device, pred"),
+        unknown.output().startsWith("evidence: --steps: unknown step nothing; known: device, pred"),
         unknown.output());
     assertFalse(Files.exists(folder.resolve("out")));
   }

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Fuzzes the reading of reports and of earlier runs; scripts/fuzz runs more. */
+/** Fuzzes the reading of reports and of earlier runs; scripts/lib/fuzz runs more. */
 @Tag("slow")
 class JsonFuzzTest {
   private static final Machine MACHINE =

@@ -103,7 +103,7 @@ class ExplainTest {
     Path file = missing.resolve("page.html");
     assertEquals(Commands.BAD_ARGUMENTS, run("all_reduce", "--html", file.toString()));
     assertEquals(
-        "explain: Invalid value for option '--html': '%s' cannot be written: there is no folder '%s'; see scripts/explain --help"
+        "explain: Invalid value for option '--html': '%s' cannot be written: there is no folder '%s'; see --help"
             .formatted(file, missing),
         err.toString(StandardCharsets.UTF_8).strip());
   }

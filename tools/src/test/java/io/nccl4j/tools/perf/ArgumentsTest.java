@@ -94,7 +94,7 @@ class ArgumentsTest {
           all_reduce -x 1                | -x is not supported
           all_reduce -D 1                | -D is not supported
           all_reduce -M 1                | -M is not supported
-          all_reduce --bogus             | Unknown option: '--bogus'; see scripts/perf --help
+          all_reduce --bogus             | Unknown option: '--bogus'; see --help
           all_reduce all_gather          | Unmatched argument
           all_reduce -n                  | Missing required parameter for option '-n'
           allreduce                      | 'allreduce' is not a collective; use one of all_reduce, all_gather,

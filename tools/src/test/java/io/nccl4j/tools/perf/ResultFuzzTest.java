@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Fuzzes the reader of JSON results; scripts/fuzz runs it for longer. */
+/** Fuzzes the reader of JSON results; scripts/lib/fuzz runs it for longer. */
 @Tag("slow")
 class ResultFuzzTest {
   @TempDir Path folder;

@@ -58,17 +58,16 @@ class PageTest {
 
   /** Returns a chart of three curves with different line styles, the first with markers. */
   private static Chart chart(String title, Scale y) {
+    List<Line> lines = List.of(Line.SOLID, Line.DASHED, Line.DOTTED);
     List<Curve> curves =
-        IntStream.range(0, 3)
-            .mapToObj(i -> new Curve("curve " + i, i, Line.values()[i], i == 0, points(i + 1)))
+        IntStream.range(0, lines.size())
+            .mapToObj(i -> new Curve("curve " + i, i, lines.get(i), i == 0, points(i + 1)))
             .toList();
     return new Chart(title, new Axis("size", Scale.BYTES), new Axis("time (us)", y), curves);
   }
 
   private static List<Point> points(double slope) {
-    return IntStream.range(0, 11)
-        .mapToObj(x -> new Point(8 << (2 * x), slope * (1 + x)))
-        .toList();
+    return IntStream.range(0, 11).mapToObj(x -> new Point(8 << (2 * x), slope * (1 + x))).toList();
   }
 
   private static Page page(String text) {
@@ -76,8 +75,7 @@ class PageTest {
         text,
         List.of(text, "a second line"),
         text,
-        List.of(
-            chart("first", Scale.LOGARITHMIC), chart("second", Scale.LINEAR)),
+        List.of(chart("first", Scale.LOGARITHMIC), chart("second", Scale.LINEAR)),
         List.of(
             new Table(
                 text,

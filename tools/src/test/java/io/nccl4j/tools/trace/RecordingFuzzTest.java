@@ -30,7 +30,9 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Fuzzes the reading of recordings, damaged or of another release; scripts/fuzz runs longer. */
+/**
+ * Fuzzes the reading of recordings, damaged or of another release; scripts/lib/fuzz runs longer.
+ */
 @Tag("slow")
 class RecordingFuzzTest {
   @TempDir Path folder;

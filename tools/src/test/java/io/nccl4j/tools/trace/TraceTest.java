@@ -192,7 +192,8 @@ class TraceTest {
         Commands.BAD_ARGUMENTS,
         run(recording(0), "--with", "test.Backward", "--with", "no.such.Event"));
     assertEquals(
-        "trace: --with: no recording has an event no.such.Event;" + " see scripts/trace --help",
+        "trace: --with: no recording has an event no.such.Event;"
+            + " see scripts/nccl4j trace --help",
         complaint().strip());
   }
 

@@ -264,7 +264,7 @@ class LaunchersTest {
             .toList();
     List<String> found = lines.stream().filter(line -> line.startsWith(prefix)).toList();
     assertEquals(2, found.size(), lines.toString());
-    assertTrue(found.getLast().endsWith("nccl4j/scripts/gpu-evidence OUT"), found.getLast());
+    assertTrue(found.getLast().endsWith("nccl4j/scripts/nccl4j evidence OUT"), found.getLast());
     String exported =
         "export NCCL4J_SECRET_FILE=$HOME/.nccl4j-secret MASTER_ADDR=node1 MASTER_PORT=29500";
     assertEquals(2, lines.stream().filter(exported::equals).count());

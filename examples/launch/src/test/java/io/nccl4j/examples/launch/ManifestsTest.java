@@ -88,7 +88,7 @@ class ManifestsTest {
         List.of(
             "sh",
             "-c",
-            "/opt/nccl4j/scripts/gpu-evidence /tmp/out; s=$?; cat /tmp/out/evidence.*; exit $s"),
+            "/opt/nccl4j/scripts/nccl4j evidence /tmp/out; s=$?; cat /tmp/out/evidence.*; exit $s"),
         evidence.container("command"));
     assertNull(evidence.container("args"));
     assertEquals(IndexedJob.read().environment(""), evidence.environment(""));

@@ -27,7 +27,7 @@ final class Programs {
   static String torchrun() {
     Path made = ROOT.resolve("target/torch/bin/torchrun");
     return required(
-        "torchrun (scripts/fetch-torchrun installs it)",
+        "torchrun (scripts/lib/fetch-torchrun installs it)",
         onPath("torchrun").or(() -> Optional.of(made).filter(Files::isExecutable)));
   }
 

@@ -9,7 +9,7 @@ import picocli.CommandLine.Option;
     name = "spark-fit",
     sortOptions = false,
     usageHelpWidth = 100,
-    customSynopsis = "scripts/spark-fit [--ranks N] [--rows N] [--master MASTER] [more options]",
+    customSynopsis = "examples/spark/run [--ranks N] [--rows N] [--master MASTER] [more options]",
     header =
         "Fits coefficients to generated data, with the tasks of a Spark barrier stage as ranks.",
     description = {

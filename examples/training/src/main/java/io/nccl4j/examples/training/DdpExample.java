@@ -12,7 +12,7 @@ import picocli.CommandLine.TypeConversionException;
 /** Trains three linear layers on all ranks, each rank on its part of every batch. */
 @Command(
     name = "ddp-example",
-    customSynopsis = "scripts/ddp-example [--procs N] [--backend NAME] [more options]",
+    customSynopsis = "examples/training/run [--procs N] [--backend NAME] [more options]",
     sortOptions = false,
     description =
         "Trains three linear layers with stochastic gradient descent, each rank on its rows of the"

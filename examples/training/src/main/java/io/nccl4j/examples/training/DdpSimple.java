@@ -20,7 +20,7 @@ import picocli.CommandLine.Command;
 /** Data-parallel training with one parameter and one step, small enough to check by hand. */
 @Command(
     name = "ddp-simple",
-    customSynopsis = "scripts/ddp-simple [--procs N] [--backend NAME]",
+    customSynopsis = "examples/training/run-simple [--procs N] [--backend NAME]",
     description =
         "Averages one gradient over all ranks. The parameter w is 5, the loss of rank r is"
             + " w * 7 * r, so its gradient is 7 * r; with two ranks these are 0 and 7, and the"

@@ -108,7 +108,7 @@ class CommandTest {
     FinishedProgram ended = run("DdpExample", Map.of(), args);
     assertEquals(2, ended.status());
     assertTrue(ended.err().startsWith("ddp-example: " + message), ended.err());
-    assertTrue(ended.err().endsWith("; see scripts/ddp-example --help\n"), ended.err());
+    assertTrue(ended.err().endsWith("; see --help\n"), ended.err());
     assertEquals(1, ended.err().lines().count(), ended.err());
     assertEquals("", ended.out());
   }

@@ -33,7 +33,7 @@ class ScriptTest {
     }
     // Copied, since a script resolves links and searches beside the real file.
     for (String script :
-        List.of("scripts/ddp-simple", "scripts/lib/java.sh", "scripts/lib/training.sh")) {
+        List.of("examples/training/run-simple", "scripts/lib/java.sh", "scripts/lib/training.sh")) {
       Files.createDirectories(clone.resolve(script).getParent());
       Files.copy(Checkout.ROOT.resolve(script), clone.resolve(script));
     }
@@ -75,7 +75,7 @@ class ScriptTest {
     FinishedProgram ended =
         FinishedProgram.run(
             new ProcessBuilder(
-                    clone.resolve("scripts/ddp-simple").toString(),
+                    clone.resolve("examples/training/run-simple").toString(),
                     "--backend",
                     "reference",
                     "--procs",

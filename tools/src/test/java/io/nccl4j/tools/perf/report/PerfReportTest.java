@@ -78,8 +78,7 @@ class PerfReportTest {
     Path other = result("other.json", "A GPU", 5, 0, 1024, 1 << 20);
     int status = run(one.toString(), other.toString(), "--html", file("a.html"));
     assertEquals(Commands.OK, status, err::toString);
-    assertEquals(
-        List.of(file("a.html")), out.toString(StandardCharsets.UTF_8).lines().toList());
+    assertEquals(List.of(file("a.html")), out.toString(StandardCharsets.UTF_8).lines().toList());
     Visit visit =
         HeadlessBrowser.in(folder)
             .open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
