@@ -23,7 +23,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 class ScriptsTest {
   private static final Path SCRIPTS = Checkout.ROOT.resolve("scripts");
 
-  /** Expressions that fail for 'cd scripts; bash perf', or yield the folder of a link. */
+  /** Expressions that fail for 'cd scripts; bash nccl4j', or yield the folder of a link. */
   private static final Pattern UNRESOLVED =
       Pattern.compile("BASH_SOURCE\\[0\\]%|dirname \"\\$(0|\\{BASH_SOURCE\\[0\\]\\})");
 
@@ -49,7 +49,7 @@ class ScriptsTest {
     try (Stream<Path> files = Files.walk(SCRIPTS)) {
       scripts = files.filter(Files::isRegularFile).toList();
     }
-    assertTrue(scripts.contains(SCRIPTS.resolve("perf")), scripts.toString());
+    assertTrue(scripts.contains(SCRIPTS.resolve("nccl4j")), scripts.toString());
     for (Path script : scripts) {
       assertFalse(UNRESOLVED.matcher(Files.readString(script)).find(), script.toString());
     }
