@@ -77,7 +77,7 @@ class EvidencePlanTest {
     List<List<String>> runs = new ArrayList<>();
     for (String line : Files.readAllLines(Checkout.ROOT.resolve("docs/evidence/README.md"))) {
       if (line.contains("evidence --steps ")) {
-        runs.add(List.of(line.strip().split(" ", -1)[2].split(",", -1)));
+        runs.add(List.of(line.strip().split(" ", -1)[3].split(",", -1)));
       }
     }
     assertEquals(
