@@ -20,7 +20,15 @@ import org.junit.jupiter.api.io.TempDir;
 class ScriptTest {
   /** The sources whose age the script compares with that of the build. */
   private static final List<String> SOURCES =
-      List.of("pom.xml", "bindings", "src", "adapters", "parent", "tools", "examples");
+      List.of(
+          "pom.xml",
+          "bindings",
+          "src",
+          "adapters",
+          "parent",
+          "tools",
+          "examples/training/pom.xml",
+          "examples/training/src");
 
   @TempDir Path clone;
 
@@ -29,6 +37,7 @@ class ScriptTest {
     Path built = Files.createDirectories(clone.resolve("target/run-training.built"));
     Files.createSymbolicLink(built.resolveSibling("run-training"), built.getFileName());
     for (String source : SOURCES) {
+      Files.createDirectories(clone.resolve(source).getParent());
       Files.createSymbolicLink(clone.resolve(source), Checkout.ROOT.resolve(source));
     }
     // Copied, since a script resolves links and searches beside the real file.
