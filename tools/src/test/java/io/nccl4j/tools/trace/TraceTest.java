@@ -192,8 +192,7 @@ class TraceTest {
         Commands.BAD_ARGUMENTS,
         run(recording(0), "--with", "test.Backward", "--with", "no.such.Event"));
     assertEquals(
-        "trace: --with: no recording has an event no.such.Event; see --help",
-        complaint().strip());
+        "trace: --with: no recording has an event no.such.Event; see --help", complaint().strip());
   }
 
   @Test
