@@ -109,27 +109,22 @@ final class CommunicatorEnd {
 
   private void abortOverdue(int call) {
     String function = handle.enqueuingFunction();
-    boolean warned = false;
-    // The call may still return by itself.
-    while (handle.enqueuing() == call) {
-      communicator.markOverdue(true);
-      try {
-        if (!warned) {
-          LOG.warn(
-              "{}: {} has been inside NCCL for {} s; the communicator is aborted",
-              communicator,
-              function,
-              communicator.timeout().toMillis() / MILLIS_PER_SECOND);
-          warned = true;
-        }
-        context.abort();
-        return;
-      } catch (RuntimeException failure) {
-        LOG.warn("{}: the abort of an overdue call has failed", communicator, failure);
-        return;
-      }
+    // The call may have returned by itself.
+    boolean overdue = handle.enqueuing() == call;
+    communicator.markOverdue(overdue);
+    if (!overdue) {
+      return;
     }
-    communicator.markOverdue(false);
+    LOG.warn(
+        "{}: {} has been inside NCCL for {} s; the communicator is aborted",
+        communicator,
+        function,
+        communicator.timeout().toMillis() / MILLIS_PER_SECOND);
+    try {
+      context.abort();
+    } catch (RuntimeException failure) {
+      LOG.warn("{}: the abort of an overdue call has failed", communicator, failure);
+    }
   }
 
   /** Implements {@link CommunicatorDriver#abort}. */

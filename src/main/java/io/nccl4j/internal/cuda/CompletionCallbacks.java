@@ -199,7 +199,12 @@ final class CompletionCallbacks {
       }
     } catch (Throwable e) {
       // An exception thrown from this method would end the process. The poller ends the wait
-      // instead, since its stream has completed, and reports a failure that lasts.
+      // instead, since its stream has completed.
+      try {
+        LOG.warn("no thread to end a wait for a stream; the poller will retry", e);
+      } catch (Throwable unreported) {
+        // Nor may a failure to log it leave this method.
+      }
     }
   }
 
