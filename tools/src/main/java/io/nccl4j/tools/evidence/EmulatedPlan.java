@@ -125,6 +125,7 @@ final class EmulatedPlan {
             "..",
             "--also-make",
             "test",
+            "-Pall",
             "-Dtest=" + test,
             "-Dsurefire.failIfNoSpecifiedTests=false",
             "-Dspotless.check.skip=true");
