@@ -35,7 +35,7 @@ nccl4j_alone() {
 nccl4j_stale() {
   local home
   { read -r home <"$nccl4j_run/java-home"; } 2>/dev/null && [[ -x $home/bin/java ]] || return 0
-  local sources=("${nccl4j_programs[@]/#/$nccl4j_root/}" "${nccl4j_projects[@]}")
+  local sources=("$nccl4j_root/reference" "${nccl4j_programs[@]/#/$nccl4j_root/}" "${nccl4j_projects[@]}")
   [[ -n $(find "$nccl4j_root/pom.xml" "$nccl4j_root/bindings" "$nccl4j_root/src/main" "$nccl4j_root/parent/pom.xml" \
     "${sources[@]/%//pom.xml}" "${sources[@]/%//src/main}" -newer "$nccl4j_run/java-home" -print -quit) ]]
 }

@@ -70,7 +70,8 @@ public final class Backend implements AutoCloseable {
   /**
    * {@return the NCCL backend if this process can use it, otherwise the reference backend with one
    * device per processor, at least two} The reason for using the reference backend is available
-   * from {@link #fallbackReason} and is logged.
+   * from {@link #fallbackReason} and is logged. The reference backend is the artifact {@code
+   * nccl4j-reference}, which is found by {@link java.util.ServiceLoader}.
    *
    * <p>Each process decides independently. If the machines of a job differ, open {@link #nccl} or
    * {@link #reference} instead: all ranks of a communicator need the same backend.
@@ -80,9 +81,12 @@ public final class Backend implements AutoCloseable {
    *     used, for example because it is damaged or too old; there is no fallback then
    * @throws IllegalCallerException if nccl4j has no native access, although a GPU driver is
    *     installed or a native library was named
+   * @throws IllegalStateException if NCCL cannot be used and the reference backend is not on the
+   *     class path or module path; the message has the reason and the dependency to add
    */
   public static Backend auto() {
-    return auto(() -> reference(Math.max(2, Runtime.getRuntime().availableProcessors())));
+    int devices = Math.max(2, Runtime.getRuntime().availableProcessors());
+    return ncclOr(reason -> Backends.reference(devices, reason));
   }
 
   /**
@@ -96,9 +100,13 @@ public final class Backend implements AutoCloseable {
    */
   public static Backend auto(Supplier<Backend> reference) {
     Objects.requireNonNull(reference, "reference");
+    return ncclOr(reason -> Objects.requireNonNull(reference.get(), "reference returned null"));
+  }
+
+  private static Backend ncclOr(Function<String, Backend> other) {
     return Backends.ncclOr(
         reason -> {
-          Backend fallback = Objects.requireNonNull(reference.get(), "reference returned null");
+          Backend fallback = other.apply(reason);
           fallback.fallbackReason = reason;
           return fallback;
         });
@@ -123,9 +131,11 @@ public final class Backend implements AutoCloseable {
    * @param devices the number of devices; 1 or more. The ranks of a communicator may outnumber the
    *     devices and then share them
    * @throws IllegalArgumentException if {@code devices} is less than 1
+   * @throws IllegalStateException if the artifact {@code nccl4j-reference} is not on the class path
+   *     or module path; the message has the dependency to add
    */
   public static Backend reference(int devices) {
-    return Backends.reference(devices);
+    return Backends.reference(devices, "");
   }
 
   /**
@@ -279,13 +289,13 @@ public final class Backend implements AutoCloseable {
    * as an address and fail with a misleading error.
    */
   private void checkMaker(UniqueId id) {
-    Optional<String> referenceProcess = Backends.referenceMakerOf(id);
+    boolean ofReference = Backends.madeByReference(id);
     boolean onReference = deviceType() == DeviceType.HOST;
-    if (referenceProcess.isPresent() == onReference) {
+    if (ofReference == onReference) {
       return;
     }
     String maker =
-        referenceProcess.map(process -> "the reference backend in " + process).orElse("NCCL");
+        ofReference ? "the reference backend in " + Backends.referenceMakerOf(id) : "NCCL";
     String reason =
         onReference
             ? fallbackReason().map(text -> ". This rank does not use NCCL: " + text).orElse("")

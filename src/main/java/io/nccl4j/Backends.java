@@ -1,8 +1,11 @@
 package io.nccl4j;
 
 import io.nccl4j.nccl.NcclBackend;
-import io.nccl4j.reference.ReferenceBackend;
+import io.nccl4j.spi.BackendProvider;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.Optional;
+import java.util.ServiceLoader;
 import java.util.function.Function;
 
 /** Opens the backends; the only class of this package that depends on them. */
@@ -17,12 +20,40 @@ final class Backends {
     return NcclBackend.openOr(fallback);
   }
 
-  static Backend reference(int devices) {
-    return ReferenceBackend.open(devices);
+  /**
+   * Opens the reference backend.
+   *
+   * @param reason why NCCL is not used, or an empty text
+   */
+  static Backend reference(int devices, String reason) {
+    return provider().orElseThrow(() -> new IllegalStateException(missing(reason))).open(devices);
   }
 
-  /** Returns the process whose reference backend created an id, or empty if NCCL created it. */
-  static Optional<String> referenceMakerOf(UniqueId id) {
-    return ReferenceBackend.makerOf(id);
+  /** Returns whether the reference backend created an id; else NCCL did. */
+  static boolean madeByReference(UniqueId id) {
+    byte[] prefix = BackendProvider.ID_PREFIX.getBytes(StandardCharsets.US_ASCII);
+    return Arrays.equals(prefix, Arrays.copyOf(id.toBytes(), prefix.length));
+  }
+
+  /** Returns the process whose reference backend created an id. */
+  static String referenceMakerOf(UniqueId id) {
+    return provider().map(provider -> provider.makerOf(id)).orElse("another process");
+  }
+
+  private static Optional<BackendProvider> provider() {
+    return ServiceLoader.load(BackendProvider.class, Backends.class.getClassLoader()).findFirst();
+  }
+
+  private static String missing(String reason) {
+    return (reason.isEmpty() ? "" : "NCCL cannot be used: " + reason + "\n")
+        + """
+        The reference backend is not on the class path or module path. Add this dependency:
+          <dependency>
+            <groupId>io.github.nccl4j</groupId>
+            <artifactId>nccl4j-reference</artifactId>
+            <version>%s</version>
+            <scope>runtime</scope>
+          </dependency>"""
+            .formatted(LibraryVersion.current());
   }
 }

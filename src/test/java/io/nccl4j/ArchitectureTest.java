@@ -19,30 +19,21 @@ import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.EventDriver;
 import io.nccl4j.spi.GraphDriver;
 import io.nccl4j.spi.StreamDriver;
-import java.lang.module.ModuleDescriptor;
 import java.lang.reflect.Modifier;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.List;
-import org.jspecify.annotations.NullMarked;
 import org.junit.jupiter.api.Test;
 
 /**
  * Tests the dependencies between packages: the contract depends on the driver interfaces, {@code
- * nccl} and {@code cuda} on {@code internal} and the bindings, the reference on the contract,
- * {@code schedule} and {@code internal.auth} only. All packages may use {@code internal.util}.
+ * nccl} and {@code cuda} on {@code internal} and the bindings. All packages may use {@code
+ * internal.util}.
  */
 class ArchitectureTest {
   private static final String CONTRACT = "io.nccl4j";
   private static final String SPI = "io.nccl4j.spi";
   private static final String NCCL = "io.nccl4j.nccl..";
   private static final String CUDA = "io.nccl4j.cuda..";
-  private static final String REFERENCE = "io.nccl4j.reference..";
-  private static final String REFERENCE_PARTS = "io.nccl4j.internal.reference..";
-  private static final String REFERENCE_PART = "io.nccl4j.internal.reference.";
-  private static final String SCHEDULE = "io.nccl4j.schedule..";
   private static final String RENDEZVOUS = "io.nccl4j.rendezvous..";
-  private static final String TRAINING = "io.nccl4j.training..";
   private static final String INTERNAL = "io.nccl4j.internal";
   private static final String INTERNAL_CUDA = "io.nccl4j.internal.cuda";
   private static final String UTIL = "io.nccl4j.internal.util";
@@ -65,74 +56,10 @@ class ArchitectureTest {
   private static final JavaClasses LIBRARY =
       new ClassFileImporter()
           .withImportOption(new ImportOption.DoNotIncludeTests())
-          .withImportOption(location -> !location.contains("test-fixtures"))
           .importPackages(CONTRACT);
 
   private static final DescribedPredicate<JavaClass> HAND_WRITTEN =
       resideInAPackage("io.nccl4j..").and(not(resideInAPackage(BINDINGS)));
-
-  @Test
-  void publicTypesAreNullMarked() {
-    String[] exported =
-        Backend.class.getModule().getDescriptor().exports().stream()
-            .map(ModuleDescriptor.Exports::source)
-            .toArray(String[]::new);
-    classes()
-        .that()
-        .resideInAnyPackage(exported)
-        .and()
-        .arePublic()
-        .and()
-        .areTopLevelClasses()
-        .should()
-        .beAnnotatedWith(NullMarked.class)
-        .check(LIBRARY);
-  }
-
-  @Test
-  void scheduleDependsOnUtilOnly() {
-    classes()
-        .that()
-        .resideInAPackage(SCHEDULE)
-        .should()
-        .onlyDependOnClassesThat(
-            resideInAnyPackage(
-                SCHEDULE, UTIL, "java.lang..", "java.util..", "org.jspecify.annotations"))
-        .check(LIBRARY);
-  }
-
-  @Test
-  void referenceDependsOnContractScheduleAndAuth() {
-    onlyDepends(REFERENCE, CONTRACT, SPI, REFERENCE, REFERENCE_PARTS, SCHEDULE, AUTH);
-    onlyDepends(REFERENCE_PARTS, CONTRACT, SPI, REFERENCE_PARTS, SCHEDULE, AUTH);
-    noClasses()
-        .that()
-        .resideInAnyPackage(REFERENCE, REFERENCE_PARTS)
-        .should()
-        .dependOnClassesThat()
-        .haveFullyQualifiedName("java.lang.foreign.Linker")
-        .orShould()
-        .dependOnClassesThat()
-        .haveFullyQualifiedName("java.lang.foreign.SymbolLookup")
-        .because("the reference calls no native code")
-        .check(LIBRARY);
-  }
-
-  @Test
-  void referencePackagesAreLayered() {
-    String reduce = REFERENCE_PART + "reduce";
-    onlyDepends(reduce, CONTRACT, reduce);
-    String transport = REFERENCE_PART + "transport";
-    onlyDepends(transport, CONTRACT, SPI, transport);
-    String collective = REFERENCE_PART + "collective";
-    onlyDepends(collective, CONTRACT, SPI, collective, transport, reduce, SCHEDULE);
-    String bootstrap = REFERENCE_PART + "bootstrap";
-    onlyDepends(bootstrap, CONTRACT, SPI, bootstrap, transport, AUTH);
-    String rank = REFERENCE_PART + "rank";
-    onlyDepends(rank, CONTRACT, SPI, rank, bootstrap, collective, transport, SCHEDULE);
-    String stream = REFERENCE_PART + "stream";
-    onlyDepends(stream, CONTRACT, SPI, stream, rank, collective, reduce);
-  }
 
   @Test
   void rendezvousDependsOnContractProtocolsAndAuth() {
@@ -162,11 +89,6 @@ class ArchitectureTest {
         .should()
         .onlyDependOnClassesThat(resideInAnyPackage(UTIL, "java..", "org.apache.logging.log4j.."))
         .check(LIBRARY);
-  }
-
-  @Test
-  void trainingDependsOnContractOnly() {
-    onlyDepends(TRAINING, CONTRACT, TRAINING);
   }
 
   @Test
@@ -230,55 +152,6 @@ class ArchitectureTest {
         .that(HAND_WRITTEN.and(not(resideInAnyPackage(NCCL, CUDA, INTERNAL_CUDA, INTERNAL))))
         .should(dependOnClassesThat(resideInAnyPackage(BINDINGS, INTERNAL_CUDA, INTERNAL)))
         .check(LIBRARY);
-  }
-
-  @Test
-  void vagueClassNamesAreAbsent() {
-    noClasses()
-        .that(HAND_WRITTEN)
-        .should()
-        .haveSimpleNameEndingWith("Impl")
-        .orShould()
-        .haveSimpleNameEndingWith("Util")
-        .orShould()
-        .haveSimpleNameEndingWith("Utils")
-        .orShould()
-        .haveSimpleNameEndingWith("Manager")
-        .orShould()
-        .haveSimpleNameEndingWith("Helper")
-        .check(LIBRARY);
-  }
-
-  @Test
-  void libraryLogsThroughLog4jOnly() {
-    noClasses()
-        .that(HAND_WRITTEN)
-        .should()
-        .dependOnClassesThat()
-        .resideInAPackage("java.util.logging..")
-        .orShould()
-        .accessField(System.class, "out")
-        .orShould()
-        .accessField(System.class, "err")
-        .orShould()
-        .callMethod(Throwable.class, "printStackTrace")
-        .check(LIBRARY);
-  }
-
-  @Test
-  void everyPackageHasPackageInfo() {
-    assertTrue(LIBRARY.contain(Communicator.class), "the library's classes were not found");
-    Path sources = Path.of(System.getProperty("basedir", "."), "src/main/java");
-    List<String> undocumented =
-        LIBRARY.stream()
-            .filter(HAND_WRITTEN)
-            .map(JavaClass::getPackageName)
-            .distinct()
-            .filter(
-                name ->
-                    !Files.exists(sources.resolve(name.replace('.', '/') + "/package-info.java")))
-            .toList();
-    assertTrue(undocumented.isEmpty(), () -> "without package-info: " + undocumented);
   }
 
   private static void onlyDepends(String packages, String... allowed) {

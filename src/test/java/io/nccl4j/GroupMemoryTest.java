@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.fixtures.Seed;
+import io.nccl4j.fixtures.libraries.OnStandIn;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
@@ -12,6 +13,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /** Tests the detection of conflicting memory; the contract suite tests which memory counts. */
+@OnStandIn
 class GroupMemoryTest {
   private static final int ELEMENTS = 64;
 
@@ -22,7 +24,7 @@ class GroupMemoryTest {
 
   @BeforeEach
   void open() {
-    backend = Backend.reference(1);
+    backend = Backend.nccl();
     comm = backend.newCommunicators(0).getFirst();
     stream = comm.newStream();
     memory = comm.newBuffer(DataType.INT32, ELEMENTS);

@@ -23,6 +23,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.fixtures.Creation;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.nccl.NcclCommunicator;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;

@@ -12,6 +12,7 @@ import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.nccl.NcclBackend;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

@@ -10,6 +10,7 @@ import io.nccl4j.CudaException;
 import io.nccl4j.Graph;
 import io.nccl4j.Stream;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;

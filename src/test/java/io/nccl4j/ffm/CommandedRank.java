@@ -10,6 +10,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.fixtures.libraries.StandIn;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;

@@ -2,6 +2,7 @@ package io.nccl4j.ffm;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import io.nccl4j.fixtures.libraries.StandIn;
 import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.extension.AfterEachCallback;
 import org.junit.jupiter.api.extension.BeforeEachCallback;

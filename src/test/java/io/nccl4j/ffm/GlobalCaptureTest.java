@@ -13,6 +13,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

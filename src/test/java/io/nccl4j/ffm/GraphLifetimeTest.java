@@ -15,6 +15,7 @@ import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import java.time.Duration;
 import java.util.List;
 import org.junit.jupiter.api.BeforeEach;

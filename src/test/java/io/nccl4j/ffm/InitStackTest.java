@@ -8,6 +8,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Group;
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclConfig;
 import java.time.Duration;

@@ -133,24 +133,33 @@ class LibrarySearchTest {
   }
 
   @Test
-  void autoNoDeviceReturnsReferenceWithReason() throws Exception {
+  void autoWithoutDeviceOrReferenceGivesTheReason() throws Exception {
     environment.put("NCCL4J_NCCL_LIBRARY", nccl.toString());
     environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
     String output = run("auto");
-    assertTrue(output.startsWith("reference because "), output);
+    assertTrue(output.startsWith("NCCL cannot be used: "), output);
     assertTrue(
         containsAll(output, "no NVIDIA driver is installed", "cudaErrorInsufficientDriver"),
         output);
   }
 
   @Test
-  void autoNoDriverAndNothingNamedReturnsReferenceWithReason() throws Exception {
+  void autoWithoutDriverOrReferenceNamesTheDependency() throws Exception {
     assumeFalse(Driver.present(), "there is a driver");
     assertEquals(
-        "reference because no NVIDIA driver is installed: neither /dev/nvidiactl nor"
-            + " /proc/driver/nvidia/version nor /dev/dxg exists\n",
-        run("auto"));
+        """
+        NCCL cannot be used: no NVIDIA driver is installed: neither /dev/nvidiactl nor /proc/driver/nvidia/version \
+        nor /dev/dxg exists
+        The reference backend is not on the class path or module path. Add this dependency:
+          <dependency>
+            <groupId>io.github.nccl4j</groupId>
+            <artifactId>nccl4j-reference</artifactId>
+            <version>VERSION</version>
+            <scope>runtime</scope>
+          </dependency>
+        """,
+        run("auto").replaceFirst("<version>.+</version>", "<version>VERSION</version>"));
   }
 
   @Test

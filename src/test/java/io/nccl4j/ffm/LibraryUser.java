@@ -4,6 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.CudaException;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.VersionReport;
 
 /** The program of {@link LibrarySearchTest}: prints which libraries were loaded, or the error. */
@@ -21,18 +22,14 @@ public final class LibraryUser {
       return;
     }
     try (Backend backend = mode.equals("auto") ? Backend.auto() : Backend.nccl()) {
-      if (backend.name().equals("reference")) {
-        System.out.println("reference because " + backend.fallbackReason().orElse("?"));
-        return;
-      }
-      VersionReport report = VersionReport.load();
+      VersionReport report = NcclBackend.of(backend).versionReport();
       System.out.println("nccl from " + report.ncclLibrary());
       System.out.println("cudart from " + report.cudaRuntimeLibrary());
     } catch (LibraryNotFoundException e) {
       System.out.println("no " + e.library() + "\n" + e.getMessage());
     } catch (CudaException e) {
       System.out.println("no device\n" + e.getMessage());
-    } catch (IllegalCallerException e) {
+    } catch (IllegalCallerException | IllegalStateException e) {
       System.out.println(e.getMessage());
     }
   }

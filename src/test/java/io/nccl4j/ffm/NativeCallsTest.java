@@ -16,6 +16,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.nccl.NcclCommunicator;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

@@ -30,6 +30,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.fixtures.Creation;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;

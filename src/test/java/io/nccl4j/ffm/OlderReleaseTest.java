@@ -23,6 +23,7 @@ import io.nccl4j.bindings.nccl.ncclConfig_t;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.fixtures.libraries.OnOlderStandIn;
 import io.nccl4j.fixtures.libraries.Releases;
+import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.NcclConfig;
@@ -299,8 +300,9 @@ class OlderReleaseTest {
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
     NcclConfig warned = config.withUnsupportedConfigPolicy(UnsupportedConfigPolicy.WARN);
     nccl.newCommunicator(backend.newUniqueId(), 1, 0, warned).close();
-    assertEquals(Integer.MIN_VALUE, ncclConfig_t.maxP2pPeers(StandIn.lastConfig()));
-    assertEquals(3, ncclConfig_t.maxCTAs(StandIn.lastConfig()));
+    assertEquals(
+        Integer.MIN_VALUE, ncclConfig_t.maxP2pPeers(StandIn.lastConfig(ncclConfig_t.layout())));
+    assertEquals(3, ncclConfig_t.maxCTAs(StandIn.lastConfig(ncclConfig_t.layout())));
   }
 
   @Test
@@ -308,7 +310,8 @@ class OlderReleaseTest {
     NcclConfig named = NcclConfig.of(CONFIG.withName("older"));
     if (!lacks("2.27")) {
       nccl(named).close();
-      assertEquals("older", ncclConfig_t.commName(StandIn.lastConfig()).getString(0));
+      assertEquals(
+          "older", ncclConfig_t.commName(StandIn.lastConfig(ncclConfig_t.layout())).getString(0));
       return;
     }
     UnsupportedNcclVersionException refused =

@@ -16,6 +16,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.fixtures.Creation;
+import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.Window;

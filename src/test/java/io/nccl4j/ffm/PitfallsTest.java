@@ -24,6 +24,7 @@ import io.nccl4j.bindings.cudart.cudaPointerAttributes;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.fixtures.Creation;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.NcclConfig;

@@ -3,12 +3,9 @@ package io.nccl4j.ffm;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
-import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
-import io.nccl4j.Backend;
-import io.nccl4j.CudaException;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.bindings.nccl.ncclConfig_t;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
@@ -217,18 +214,6 @@ class RealLibrariesTest {
           text(cudart_h.cudaGetErrorName(cudart_h.cudaGetDeviceCount(count))));
       assertEquals(cudart_h.cudaSuccess(), cudart_h.cudaDriverGetVersion(count));
       assertEquals(0, count.get(ValueLayout.JAVA_INT, 0));
-    }
-  }
-
-  @Test
-  void autoWithoutDriverReturnsReference() {
-    assumeFalse(Driver.present(), "there is a driver");
-    CudaException thrown = assertThrows(CudaException.class, Backend::nccl);
-    assertEquals("cudaErrorInsufficientDriver", thrown.errorName());
-    try (Backend backend = Backend.auto()) {
-      assertEquals("reference", backend.name());
-      assertTrue(backend.devices().size() >= 2);
-      assertEquals(thrown.getMessage(), backend.fallbackReason().orElseThrow());
     }
   }
 

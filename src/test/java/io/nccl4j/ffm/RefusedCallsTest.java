@@ -17,6 +17,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.fixtures.Recorded;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;

@@ -12,6 +12,7 @@ import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;

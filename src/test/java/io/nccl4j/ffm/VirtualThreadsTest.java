@@ -15,6 +15,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.nccl.NcclBackend;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;

@@ -18,6 +18,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.nccl.BufferRegistration;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;

@@ -8,7 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
-import io.nccl4j.ffm.LogLines;
+import io.nccl4j.fixtures.LogLines;
 import io.nccl4j.internal.rendezvous.RankBackend;
 import java.time.Duration;
 import java.util.List;

@@ -7,24 +7,18 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.params.provider.Arguments.arguments;
 
-import io.nccl4j.Backend;
-import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.Group;
 import io.nccl4j.UniqueId;
-import io.nccl4j.ffm.LogLines;
+import io.nccl4j.fixtures.LogLines;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.concurrent.FutureTask;
-import java.util.function.Supplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -239,67 +233,6 @@ class LaunchTest {
     IllegalArgumentException thrown =
         assertThrows(IllegalArgumentException.class, () -> launch(variables));
     assertTrue(thrown.getMessage().contains(message), thrown.getMessage());
-  }
-
-  @ParameterizedTest
-  @CsvSource(
-      delimiter = '|',
-      textBlock =
-          """
-          0 |  | 3 | 3
-          3 | 1 |  | 1
-          2 | 5 |  | 1
-          3 |  |  | 1
-          """)
-  void localRankSelectsTheDeviceUnlessConfigured(
-      int rank, Integer localRank, Integer named, int device) {
-    RankInfo rankInfo = RankInfo.of(rank, 6).withTimeout(TIMEOUT);
-    RankInfo placed = localRank == null ? rankInfo : rankInfo.withLocalRank(localRank);
-    CommunicatorConfig config =
-        named == null
-            ? CommunicatorConfig.defaults()
-            : CommunicatorConfig.defaults().withDevice(named);
-    try (Backend backend = Backend.reference(named == null ? 2 : 4)) {
-      List<Communicator> all = new ArrayList<>();
-      UniqueId id = backend.newUniqueId();
-      Group.run(
-          () -> {
-            for (int r = 0; r < 6; r++) {
-              all.add(
-                  r == rank
-                      ? new Known(placed, id).newCommunicator(backend, config)
-                      : backend.newCommunicator(id, 6, r, CommunicatorConfig.defaults()));
-            }
-          });
-      assertEquals(device, all.get(rank).device());
-      all.forEach(Communicator::abort);
-    }
-  }
-
-  /** A rendezvous with a known id. */
-  private record Known(RankInfo rankInfo, UniqueId id) implements Rendezvous {
-    @Override
-    public int rank() {
-      return rankInfo.rank();
-    }
-
-    @Override
-    public int size() {
-      return rankInfo.size();
-    }
-
-    @Override
-    public OptionalInt localRank() {
-      return rankInfo.localRank();
-    }
-
-    @Override
-    public UniqueId exchange(Supplier<UniqueId> maker) {
-      return id;
-    }
-
-    @Override
-    public void close() {}
   }
 
   @Test

@@ -42,7 +42,7 @@ class SecretExposureTest {
                 SecretOutput.class.getName()));
     assertEquals(0, ended.status(), ended.output());
     // The ranks met, and what they print and log is really there.
-    assertTrue(ended.out().contains("Communicator[rank 1 of 2, "), ended.output());
+    assertTrue(ended.out().contains("rank 1 has UniqueId["), ended.output());
     assertTrue(ended.out().contains("does not know the secret"), ended.output());
     assertTrue(ended.out().contains("DEBUG") || ended.err().contains("DEBUG"), ended.output());
     assertFalse(ended.output().contains(TEXT), ended.output());

@@ -1,7 +1,6 @@
 package io.nccl4j.rendezvous;
 
-import io.nccl4j.Backend;
-import io.nccl4j.Communicator;
+import io.nccl4j.UniqueId;
 import java.net.ServerSocket;
 import java.time.Duration;
 import java.util.HashMap;
@@ -66,12 +65,11 @@ final class SecretOutput {
               LaunchEnvironment launch = LaunchEnvironment.from(environment, Optional::empty);
               print(launch);
               print(launch.idSource());
-              try (Backend backend = Backend.reference(2);
-                  Rendezvous rendezvous = launch.rendezvous(Duration.ofSeconds(10))) {
+              try (Rendezvous rendezvous = launch.rendezvous(Duration.ofSeconds(10))) {
                 print(rendezvous);
-                try (Communicator communicator = rendezvous.newCommunicator(backend)) {
-                  print(communicator);
-                }
+                UniqueId id =
+                    rendezvous.exchange(() -> UniqueId.fromHex("5a".repeat(UniqueId.BYTES)));
+                print("rank " + rank + " has " + id);
               } catch (RuntimeException failure) {
                 print(failure);
               }

@@ -3,7 +3,7 @@ package io.nccl4j.internal.util;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.ChildJvm;
+import io.nccl4j.fixtures.programs.ChildJvm;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import java.io.File;
 import java.util.List;

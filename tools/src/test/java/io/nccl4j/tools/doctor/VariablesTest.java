@@ -97,9 +97,11 @@ class VariablesTest {
   void ownNamesMatchTheSources() throws IOException {
     Pattern name = Pattern.compile("NCCL4J_[A-Z][A-Z_]+[A-Z]");
     Set<String> inSources = new TreeSet<>();
-    try (Stream<Path> files = Files.walk(Checkout.ROOT.resolve("src/main/java"))) {
-      for (Path file : files.filter(each -> each.toString().endsWith(".java")).toList()) {
-        name.matcher(Files.readString(file)).results().forEach(hit -> inSources.add(hit.group()));
+    for (String folder : List.of("src/main", "reference/src/main")) {
+      try (Stream<Path> files = Files.walk(Checkout.ROOT.resolve(folder))) {
+        for (Path file : files.filter(each -> each.toString().endsWith(".java")).toList()) {
+          name.matcher(Files.readString(file)).results().forEach(hit -> inSources.add(hit.group()));
+        }
       }
     }
     assertEquals(new TreeSet<>(VariablesCheck.OWN), inSources);

@@ -122,8 +122,10 @@ class DocumentationTest {
   @Test
   void snippetsOfTheJavadocAreCompiled() throws IOException {
     List<String> snippets = new ArrayList<>();
-    for (Path file : files(Checkout.ROOT.resolve("src/main/java"), ".java")) {
-      snippets.addAll(snippets(Files.readString(file)));
+    for (String folder : List.of("src/main", "reference/src/main", "training/src/main")) {
+      for (Path file : files(Checkout.ROOT.resolve(folder), ".java")) {
+        snippets.addAll(snippets(Files.readString(file)));
+      }
     }
     assertCompiled(15, snippets);
   }
@@ -131,7 +133,8 @@ class DocumentationTest {
   private static void assertCompiled(int atLeast, List<String> shown) throws IOException {
     assertTrue(shown.size() >= atLeast, "only " + shown.size() + " were found");
     List<String> missing = new ArrayList<>(shown);
-    for (String folder : List.of("src/test/java", "examples", "adapters", "contract/src")) {
+    for (String folder :
+        List.of("src/test/java", "training/src/test", "examples", "adapters", "contract/src")) {
       for (Path file : files(Checkout.ROOT.resolve(folder), ".java")) {
         String compiled = code(Files.readString(file));
         missing.removeIf(it -> compiled.contains(code(it)));

@@ -1,0 +1,158 @@
+package io.nccl4j;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.foreign.Arena;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/**
+ * Tests a fence whose threads record work in another order than the stream's. It needs a backend
+ * whose memory can be allocated while a collective waits, and access to the package.
+ */
+class StreamFenceTest {
+  private Backend backend;
+  private List<Communicator> ranks;
+  private Stream stream;
+
+  @BeforeEach
+  void enqueueBlockedCollective() {
+    backend = Backend.reference(2);
+    ranks = backend.newCommunicators(0, 1);
+    stream = backend.newStream(0);
+    Buffer waiting = backend.newBuffer(0, DataType.INT32, 1);
+    ranks.getFirst().allReduce(waiting, waiting, ReduceOp.SUM, stream);
+  }
+
+  @AfterEach
+  void end() {
+    ranks.forEach(Communicator::abort);
+    stream.close();
+    backend.close();
+  }
+
+  @Test
+  void useRecordedLateDoesNotHideLaterUse() {
+    StreamFence fence = stream.fence();
+    Buffer buffer = backend.newBuffer(0, DataType.INT32, 1);
+    long early = fence.enqueued();
+    long late = fence.fenceValue();
+    fence.collective(late);
+    buffer.usedBy(fence, late);
+    buffer.usedBy(fence, early);
+    fence.passed(early);
+    assertThrows(IllegalStateException.class, buffer::close, "the later use is pending");
+  }
+
+  @Test
+  void failedReleaseAffectsNeitherWaitsNorOtherMemory() {
+    List<String> released = new ArrayList<>();
+    try (Arena arena = Arena.ofShared()) {
+      Buffer bad = foreign(arena, () -> refuse("bad"));
+      Buffer good = foreign(arena, () -> released.add("good"));
+      for (Buffer each : List.of(bad, good)) {
+        ranks.getFirst().allReduce(each, each, ReduceOp.SUM, stream);
+        assertThrows(IllegalStateException.class, each::close, "it is pending");
+      }
+      ranks.forEach(Communicator::abort);
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+      stream.synchronize();
+      assertEquals(List.of("good"), released);
+    }
+  }
+
+  private static Buffer foreign(Arena arena, Runnable release) {
+    return Buffer.ofHostSegment(
+        arena.allocate(DataType.INT32.bytes(), DataType.INT32.bytes()),
+        DataType.INT32,
+        1,
+        Buffer.ANY_DEVICE,
+        release);
+  }
+
+  private static void refuse(String what) {
+    throw new IllegalStateException(what);
+  }
+
+  @Test
+  void collectiveAfterEventIsNotAwaited() {
+    try (Stream between = backend.newStream(0);
+        Stream last = backend.newStream(0);
+        Event complete = backend.newEvent(0);
+        Event blocked = backend.newEvent(0)) {
+      between.record(complete);
+      last.waitFor(complete);
+      stream.record(blocked);
+      between.waitFor(blocked);
+      assertTrue(between.fence().awaitsCollective());
+      assertFalse(last.fence().awaitsCollective(), "the recording was before the wait");
+      between.record(complete);
+      last.waitFor(complete);
+      assertTrue(last.fence().awaitsCollective());
+      ranks.forEach(Communicator::abort);
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+      stream.synchronize();
+      assertFalse(last.fence().awaitsCollective());
+      assertThrows(NcclException.class, () -> last.synchronize());
+    }
+  }
+
+  @Test
+  void collectiveAfterEventOfItsStreamIsNotAwaited() {
+    Buffer value = backend.newBuffer(0, DataType.INT32, 1);
+    try (Stream first = backend.newStream(0);
+        Stream second = backend.newStream(0);
+        Event event = backend.newEvent(0)) {
+      first.record(event);
+      ranks.getFirst().allReduce(value, value, ReduceOp.SUM, first);
+      second.waitFor(event);
+      assertFalse(second.fence().awaitsCollective());
+      first.record(event);
+      second.waitFor(event);
+      assertTrue(second.fence().awaitsCollective());
+      ranks.forEach(Communicator::abort);
+    }
+  }
+
+  @Test
+  void passedWaitIsNotConfusedWithLaterOneOfAnotherStream() {
+    try (Stream between = backend.newStream(0);
+        Stream last = backend.newStream(0);
+        Event first = backend.newEvent(0);
+        Event second = backend.newEvent(0)) {
+      stream.record(first);
+      between.waitFor(first);
+      between.record(second);
+      last.waitFor(second);
+      stream.record(first);
+      between.waitFor(first);
+      StreamFence fence = last.fence();
+      long waited = fence.enqueued();
+      assertTrue(fence.awaitsCollective());
+      fence.fenceValue();
+      fence.passed(waited);
+      assertFalse(fence.awaitsCollective(), "only work before the last value waited");
+      ranks.forEach(Communicator::abort);
+    }
+  }
+
+  @Test
+  void collectiveRecordedLateDoesNotHideLaterOne() {
+    StreamFence fence = stream.fence();
+    long early = fence.enqueued();
+    long late = fence.fenceValue();
+    fence.collective(late);
+    fence.collective(early);
+    fence.passed(early);
+    assertFalse(fence.passedCollectives());
+    ranks.forEach(Communicator::abort);
+    assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+    assertTrue(fence.passedCollectives());
+  }
+}

@@ -1,0 +1,114 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.Backend;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Operation;
+import io.nccl4j.drill.Drill;
+import io.nccl4j.drill.DrillCall;
+import io.nccl4j.drill.DrillFault;
+import io.nccl4j.drill.DrillTable;
+import io.nccl4j.drill.Outcome;
+import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Predicate;
+import org.junit.jupiter.api.Test;
+
+/**
+ * The hang drill of the NCCL backend on the stand-in. Its ranks are threads: a rank that dies
+ * aborts its communicator, and one that is stopped makes no call. NCCL itself waits without a
+ * bound, except where nccl4j ends a first call that connects.
+ */
+@OnStandIn
+class HangDrillOnStandInTest {
+  private static final CommunicatorConfig LONG_TIMEOUT =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(60));
+  private static final Duration TIMEOUT = Duration.ofSeconds(2);
+
+  /** The deadline of a wait that nothing else ends. */
+  private static final Duration WAIT = Duration.ofSeconds(3);
+
+  private static final Duration LIMIT = Duration.ofSeconds(40);
+  private static final long SLACK_MILLIS = 20_000;
+  private static final String UNBOUNDED =
+      "no bound by NCCL: nothing ends the operation; the wait timed out";
+
+  private static final String STAND_IN_ONLY =
+      "the stand-in detects this; NCCL hangs or computes something else";
+
+  @Test
+  void ranksOfTheStandIn_endEveryCell() throws Exception {
+    DrillTable table = new DrillTable("stand-in");
+    try (Backend backend = Backend.nccl()) {
+      StandIn.connect(true);
+      for (Drill.CellResult result : Drill.run(backend, firstCalls())) {
+        add(table, result, TIMEOUT, "the first call, which connects");
+      }
+      StandIn.connect(false);
+      for (Drill.CellResult result : Drill.run(backend, laterCalls())) {
+        DrillFault fault = result.cell().fault();
+        String note = unbounded(fault) ? UNBOUNDED : fault == DrillFault.LATE ? "" : STAND_IN_ONLY;
+        add(table, result, unbounded(fault) ? WAIT : Duration.ZERO, note);
+      }
+    } finally {
+      StandIn.reset();
+    }
+    table.finish(8 * 8);
+  }
+
+  private static List<Drill.Cell> firstCalls() {
+    return DrillCall.collectives().stream()
+        .map(
+            operation ->
+                new Drill.Cell(
+                    operation, DrillFault.MISSING, LONG_TIMEOUT.withTimeout(TIMEOUT), false, LIMIT))
+        .toList();
+  }
+
+  private static List<Drill.Cell> laterCalls() {
+    List<Drill.Cell> cells = new ArrayList<>();
+    for (Operation operation : DrillCall.collectives()) {
+      for (DrillFault fault : DrillFault.values()) {
+        cells.add(
+            unbounded(fault)
+                ? new Drill.Cell(operation, fault, LONG_TIMEOUT.withTimeout(TIMEOUT), true, WAIT)
+                : new Drill.Cell(operation, fault, LONG_TIMEOUT, true, LIMIT));
+      }
+    }
+    return cells;
+  }
+
+  private static boolean unbounded(DrillFault fault) {
+    return fault == DrillFault.MISSING || fault == DrillFault.STOPPED || fault == DrillFault.DEAD;
+  }
+
+  private static void add(DrillTable table, Drill.CellResult result, Duration least, String note) {
+    Drill.Cell cell = result.cell();
+    for (int rank = 0; rank < result.outcomes().size(); rank++) {
+      table.add(
+          cell.operation(),
+          cell.fault(),
+          rank,
+          result.outcomes().get(rank),
+          note,
+          expected(cell),
+          least.toMillis(),
+          least.toMillis() + SLACK_MILLIS);
+    }
+  }
+
+  private static Predicate<String> expected(Drill.Cell cell) {
+    String own = cell.operation().method();
+    if (!cell.warm()) {
+      return Outcome.text("NcclTimeoutException", "[]", "[]", own, 1)::equals;
+    }
+    if (unbounded(cell.fault())) {
+      return Outcome.text("NcclTimeoutException", "[]", "[]", "no operation", 2)::equals;
+    }
+    return cell.fault() == DrillFault.LATE
+        ? Outcome.RIGHT::equals
+        : text -> text.contains("NcclInvalidUsageException, failed [], missing []");
+  }
+}
