@@ -41,7 +41,14 @@ final class Backends {
   }
 
   private static Optional<BackendProvider> provider() {
-    return ServiceLoader.load(BackendProvider.class, Backends.class.getClassLoader()).findFirst();
+    try {
+      return ServiceLoader.load(BackendProvider.class, Backends.class.getClassLoader()).findFirst();
+    } catch (IllegalAccessError e) {
+      throw new IllegalStateException(
+          "nccl4j-reference is on the class path, but nccl4j is on the module path; put both on the"
+              + " same path",
+          e);
+    }
   }
 
   private static String missing(String reason) {

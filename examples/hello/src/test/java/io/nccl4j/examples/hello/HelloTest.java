@@ -1,15 +1,21 @@
 package io.nccl4j.examples.hello;
 
+import static java.util.stream.Collectors.joining;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
+import io.nccl4j.fixtures.libraries.Driver;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.fixtures.programs.StandIn;
+import java.io.File;
 import java.io.IOException;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 /** Runs the program like its users: in a process, on the module path, with one flag. */
@@ -70,6 +76,43 @@ class HelloTest {
     assertEveryRankHasTheSum("reference", (int) ended.out().lines().count(), ended);
     assertEnded(0, "hello: no NCCL: cudaGetDeviceCount: ", ended);
     assertEquals(1, ended.err().lines().count(), ended.err());
+  }
+
+  @Test
+  void withoutTheReferenceItsDependencyIsNamed() throws IOException, InterruptedException {
+    assumeFalse(Driver.present(), "there is a driver");
+    FinishedProgram ended = FinishedProgram.run(Map.of(), withoutReference());
+    assertEquals(1, ended.status(), ended.output());
+    assertTrue(ended.err().contains("<artifactId>nccl4j-reference</artifactId>"), ended.err());
+  }
+
+  @Test
+  void referenceOnAnotherPathIsRefused() throws IOException, InterruptedException {
+    assumeFalse(Driver.present(), "there is a driver");
+    String reference =
+        modules().filter(HelloTest::isReference).findFirst().orElseThrow(AssertionError::new);
+    List<String> command = withoutReference();
+    command.addAll(1, List.of("-cp", reference));
+    FinishedProgram ended = FinishedProgram.run(Map.of(), command);
+    assertEquals(1, ended.status(), ended.output());
+    assertTrue(ended.err().contains("put both on the same path"), ended.err());
+  }
+
+  /** Returns the command with a module path that lacks the reference. */
+  private static List<String> withoutReference() {
+    List<String> command = new ArrayList<>(HELLO);
+    command.set(
+        command.indexOf("--module-path") + 1,
+        modules().filter(each -> !isReference(each)).collect(joining(File.pathSeparator)));
+    return command;
+  }
+
+  private static Stream<String> modules() {
+    return Stream.of(System.getProperty("jdk.module.path").split(File.pathSeparator, -1));
+  }
+
+  private static boolean isReference(String module) {
+    return module.contains("nccl4j-reference") || module.contains("reference" + File.separator);
   }
 
   @Test
