@@ -34,6 +34,7 @@ import org.apache.spark.SparkException;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -45,6 +46,7 @@ import scala.Tuple2;
  * both; only the stand-in uses them.
  */
 @Timeout(value = 3, unit = TimeUnit.MINUTES)
+@Tag("slow")
 class BarrierStageTest {
   /** Far longer than any test; ranks do not wait for a failed rank. */
   private static final Duration LONG = Duration.ofMinutes(10);

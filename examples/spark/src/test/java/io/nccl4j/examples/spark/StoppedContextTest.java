@@ -10,11 +10,13 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.SparkConf;
 import org.apache.spark.api.java.JavaSparkContext;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import picocli.CommandLine;
 
 /** Spark stops while ranks wait for slots, as it does if it cannot reach its master. */
+@Tag("slow")
 class StoppedContextTest {
   @Test
   @Timeout(value = 2, unit = TimeUnit.MINUTES)

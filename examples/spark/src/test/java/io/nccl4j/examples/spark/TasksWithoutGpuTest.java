@@ -12,11 +12,13 @@ import org.apache.spark.SparkException;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** Tasks in this process, without GPUs. */
 @Timeout(value = 3, unit = TimeUnit.MINUTES)
+@Tag("slow")
 class TasksWithoutGpuTest {
   private static final LeastSquares DATA = new LeastSquares(100, 2, 3);
 

@@ -13,10 +13,12 @@ import java.util.spi.ToolProvider;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** First run of the script in a built clone, before any library is unpacked. */
+@Tag("slow")
 class ScriptTest {
   /** The sources whose age the script compares with that of the build. */
   private static final List<String> SOURCES =
