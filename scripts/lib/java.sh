@@ -1,21 +1,16 @@
-# Sourced, not run. Builds programs if needed, and starts one of them.
+# Sourced, not run. Builds a program if needed, and starts it.
 #
-#   nccl4j_java PROGRAM MAIN_CLASS [arguments]      PROGRAM is one of nccl4j_programs, a folder of the checkout
-#   nccl4j_alone PROGRAM [FOLDERS]                  from here on builds only this program, whose dependencies are large and
-#                                                   not needed by the others; FOLDERS are projects that it is built from
-#   nccl4j_ready                                    builds if needed; sets nccl4j_home (Java's) and nccl4j_folder, which has
-#                                                   a folder of jars for each program
+#   nccl4j_java PROGRAM MAIN_CLASS [arguments]      PROGRAM is a folder of the checkout, such as tools
+#   nccl4j_ready PROGRAM [FOLDERS]                  builds if needed; sets nccl4j_home (Java's) and nccl4j_folder, with the
+#                                                   jars; FOLDERS are other projects that the program is built from
 #
-# Programs are started from target/run (or run-NAME, for examples/NAME), a link to a separate folder for each build, so that
-# a running program keeps its jars when another terminal builds new ones. Nothing is written outside the checkout's target
-# folders and Maven's cache. In a bundle (scripts/bundle) everything is built and nothing is written.
+# A program is started from target/run-NAME, a link to a separate folder for each build, so that a running program keeps its
+# jars when another terminal builds new ones. Nothing is written outside the checkout's target folders and Maven's cache. In
+# a bundle (scripts/bundle) everything is built and nothing is written.
 
 nccl4j_root=$(readlink -f "${BASH_SOURCE[0]}")
 nccl4j_root=${nccl4j_root%/scripts/lib/java.sh}
 nccl4j_target=$nccl4j_root/target
-nccl4j_run=$nccl4j_target/run
-nccl4j_programs=(tools examples/hello examples/bandwidth)
-nccl4j_projects=()
 
 # Java encodes file names by the locale; without one it only has ASCII.
 if [[ -z ${LC_ALL-}${LC_CTYPE-}${LANG-} ]]; then export LC_CTYPE=C.UTF-8; fi
@@ -25,17 +20,11 @@ nccl4j_die() {
   exit 1
 }
 
-nccl4j_alone() {
-  nccl4j_programs=("$1")
-  nccl4j_run=$nccl4j_target/run-${1##*/}
-  nccl4j_projects=("$nccl4j_root/tools" "${@:2}")
-}
-
 # Whether a source is newer than the build. Includes folders: a deleted file changes its folder.
 nccl4j_stale() {
   local home
   { read -r home <"$nccl4j_run/java-home"; } 2>/dev/null && [[ -x $home/bin/java ]] || return 0
-  local sources=("$nccl4j_root/reference" "${nccl4j_programs[@]/#/$nccl4j_root/}" "${nccl4j_projects[@]}")
+  local sources=("${nccl4j_projects[@]/#/$nccl4j_root/}")
   [[ -n $(find "$nccl4j_root/pom.xml" "$nccl4j_root/bindings" "$nccl4j_root/src/main" "$nccl4j_root/parent/pom.xml" \
     "${sources[@]/%//pom.xml}" "${sources[@]/%//src/main}" -newer "$nccl4j_run/java-home" -print -quit) ]]
 }
@@ -56,8 +45,7 @@ nccl4j_build() {
   # Created now, so that files edited during the build count as newer.
   : >"$fresh/started"
   echo "building nccl4j (about a minute, longer if Maven downloads) ..." >&2
-  local projects=("${nccl4j_programs[@]/#/../}")
-  mvn --batch-mode --file "$nccl4j_root/parent/pom.xml" --projects "$(IFS=,; echo "${projects[*]}")" --also-make \
+  mvn --batch-mode --file "$nccl4j_root/parent/pom.xml" --projects "../$nccl4j_program" --also-make \
     -Dmaven.test.skip=true -Dspotless.check.skip=true package >"$log" 2>&1 || nccl4j_status=$?
   if [[ $nccl4j_status != 0 ]]; then
     rm -rf "$fresh"
@@ -67,13 +55,10 @@ nccl4j_build() {
     tail -n 40 "$log" >&2
     nccl4j_die "the build failed; the end of its output is above, the full output is in $log"
   fi
-  local name
-  for name in "${nccl4j_programs[@]}"; do
-    mkdir "$fresh/${name##*/}"
-    cp "$nccl4j_root/$name/target/modules"/*.jar "$nccl4j_root/$name/target"/*.jar "$fresh/${name##*/}/"
-  done
+  cp "$nccl4j_root/$nccl4j_program/target/modules"/*.jar "$nccl4j_root/$nccl4j_program/target"/*.jar "$fresh/"
+  rm -f "$fresh"/*-{sources,javadoc}.jar
   sed -n 's/^ *java\.home = //p' "$nccl4j_target/java-settings" >"$fresh/java-home"
-  if [[ -d $fresh/tools ]]; then nccl4j_train_cache "$fresh"; fi
+  if [[ $nccl4j_program == tools ]]; then nccl4j_train_cache "$fresh"; fi
   touch -r "$fresh/started" "$fresh/java-home"
   ln -sfn "${fresh##*/}" "$nccl4j_run.link"
   mv -T "$nccl4j_run.link" "$nccl4j_run"
@@ -91,7 +76,7 @@ nccl4j_train_cache() {
   local home
   read -r home <"$1/java-home"
   # Java refuses the cache unless the paths are those of later runs.
-  nccl4j_flags "${1##*/}" tools
+  nccl4j_flags "$1"
   "$home/bin/java" -XX:AOTCacheOutput="$1/tools.aot" "${nccl4j_flags[@]}" io.nccl4j.tools.Nccl4j \
     perf all_reduce --backend reference --ranks 2 -b 8 -e 4M -f 2 >>"$nccl4j_target/build.log" 2>&1 || nccl4j_status=$?
   if [[ $nccl4j_status != 0 ]]; then
@@ -109,7 +94,7 @@ nccl4j_flags() {
     -Xlog:disable -Xlog:all=error:stderr -Xlog:aot=off:stderr
     -XX:+UseSerialGC
     --enable-native-access=ALL-UNNAMED
-    -cp "$nccl4j_target/$1/$2/*"
+    -cp "$1/*"
   )
 }
 
@@ -139,6 +124,9 @@ nccl4j_version() {
 }
 
 nccl4j_ready() {
+  nccl4j_program=$1
+  nccl4j_projects=(reference "$@")
+  nccl4j_run=$nccl4j_target/run-${1##*/}
   if nccl4j_stale; then
     mkdir -p "$nccl4j_target" && [[ -w $nccl4j_target && (! -e $nccl4j_target/run.lock || -w $nccl4j_target/run.lock) ]] ||
       nccl4j_die "nccl4j must be built, but you cannot write to $nccl4j_target; ask its owner to run this command once"
@@ -154,11 +142,11 @@ nccl4j_ready() {
 
 nccl4j_java() {
   if nccl4j_in_bundle; then nccl4j_java_of_bundle "$@"; fi
-  local name=${1##*/} main=$2
+  nccl4j_ready "$1"
+  local main=$2
   shift 2
-  nccl4j_ready
-  nccl4j_flags "${nccl4j_folder##*/}" "$name"
-  [[ -e $nccl4j_folder/$name.aot ]] && nccl4j_flags=(-XX:AOTCache="$nccl4j_folder/$name.aot" "${nccl4j_flags[@]}")
+  nccl4j_flags "$nccl4j_folder"
+  [[ -e $nccl4j_folder/tools.aot ]] && nccl4j_flags=(-XX:AOTCache="$nccl4j_folder/tools.aot" "${nccl4j_flags[@]}")
   # Huge pages for large buffers of the reference backend, if Linux leaves the choice to the program.
   export GLIBC_TUNABLES=${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}
   exec "$nccl4j_home/bin/java" "${nccl4j_flags[@]}" "$main" "$@"

@@ -7,9 +7,8 @@
 nccl4j_train() {
   local main=$1
   shift
-  nccl4j_alone examples/training "$nccl4j_root/adapters/libtorch" "$nccl4j_root/adapters/pytorch" "$nccl4j_root/training"
-  nccl4j_ready
+  nccl4j_ready examples/training tools training adapters/libtorch adapters/pytorch
   exec "$nccl4j_home/bin/java" -Xlog:disable -Xlog:all=error:stderr -XX:+UseSerialGC \
     --enable-native-access=ALL-UNNAMED --sun-misc-unsafe-memory-access=allow "-Dorg.bytedeco.javacpp.cachedir=$nccl4j_target/natives/javacpp" \
-    -cp "$nccl4j_folder/training/*" "io.nccl4j.examples.training.$main" "$@"
+    -cp "$nccl4j_folder/*" "io.nccl4j.examples.training.$main" "$@"
 }

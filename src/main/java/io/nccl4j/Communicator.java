@@ -436,9 +436,9 @@ public final class Communicator implements AutoCloseable {
    * the peer receives; operations that must progress together belong in one {@link Group}. A send
    * may also complete before: that the stream has completed it means that the buffer may be reused,
    * not that the peer has the data. With the reference backend, a send to a rank of another process
-   * completes once its data is in shared memory, which has room for four slices of {@code
-   * Layout} (512 KiB by default), or in the kernel's buffers of a connection,
-   * which usually have room for more. C: {@code ncclSend}.
+   * completes once its data is in shared memory, which has room for four slices of {@code Layout}
+   * (512 KiB by default), or in the kernel's buffers of a connection, which usually have room for
+   * more. C: {@code ncclSend}.
    *
    * @param buffer the data, {@code count} elements
    * @param peer the rank that receives; a send to this rank itself needs a receive in the same

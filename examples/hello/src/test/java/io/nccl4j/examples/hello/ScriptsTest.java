@@ -75,7 +75,7 @@ class ScriptsTest {
         maven, "#!/bin/sh\necho $JAVA_TOOL_OPTIONS, $JDK_JAVA_OPTIONS >asked\nexit 1\n");
     assertTrue(maven.toFile().setExecutable(true));
     ProcessBuilder builder =
-        new ProcessBuilder("bash", "-c", ". scripts/lib/java.sh; nccl4j_ready")
+        new ProcessBuilder("bash", "-c", ". scripts/lib/java.sh; nccl4j_ready program")
             .directory(folder.toFile());
     Map<String, String> environment = builder.environment();
     environment.merge("PATH", maven.getParent() + ":", (path, bin) -> bin + path);
@@ -114,13 +114,12 @@ class ScriptsTest {
         new ProcessBuilder(
                 "bash",
                 "-c",
-                "umask %s; . scripts/lib/java.sh; nccl4j_programs=(program); nccl4j_ready"
-                    .formatted(umask))
+                "umask %s; . scripts/lib/java.sh; nccl4j_ready program".formatted(umask))
             .directory(folder.toFile());
     builder.environment().merge("PATH", maven.getParent() + ":", (path, bin) -> bin + path);
     FinishedProgram ended = FinishedProgram.run(builder);
     assertEquals(0, ended.status(), ended.output());
-    Path run = folder.resolve("target/run").toRealPath();
+    Path run = folder.resolve("target/run-program").toRealPath();
     try (Stream<Path> built = Files.walk(run)) {
       for (Path path : built.toList()) {
         assertEquals(
@@ -129,6 +128,6 @@ class ScriptsTest {
             path.toString());
       }
     }
-    assertTrue(Files.exists(run.resolve("program/other.jar")));
+    assertTrue(Files.exists(run.resolve("other.jar")));
   }
 }

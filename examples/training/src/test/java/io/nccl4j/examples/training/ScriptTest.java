@@ -28,7 +28,9 @@ class ScriptTest {
           "src",
           "adapters",
           "parent",
+          "reference",
           "tools",
+          "training",
           "examples/training/pom.xml",
           "examples/training/src");
 
@@ -48,12 +50,11 @@ class ScriptTest {
       Files.createDirectories(clone.resolve(script).getParent());
       Files.copy(Checkout.ROOT.resolve(script), clone.resolve(script));
     }
-    Path jars = Files.createDirectory(built.resolve("training"));
     for (Path part : classPath()) {
       if (Files.isRegularFile(part)) {
-        Files.createSymbolicLink(jars.resolve(part.getFileName()), part);
+        Files.createSymbolicLink(built.resolve(part.getFileName()), part);
       } else if (part.endsWith("classes")) {
-        pack(part, jars.resolve(part.toString().replace('/', '-') + ".jar"));
+        pack(part, built.resolve(part.toString().replace('/', '-') + ".jar"));
       }
     }
     Files.writeString(built.resolve("java-home"), System.getProperty("java.home") + "\n");
