@@ -1,23 +1,21 @@
 package io.nccl4j.tools.processes;
 
-import io.nccl4j.tools.cli.OutputFile;
-import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.PrintStream;
-import java.io.UncheckedIOException;
+import java.lang.ProcessBuilder.Redirect;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.Future;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.stream.Stream;
 
 /**
  * Runs several processes of one command on this host. Once one has exited, the others must exit
@@ -41,18 +39,13 @@ public final class Processes {
 
   private static final int OK = 0;
   private static final int SIGNALLED = 128;
-  private static final Duration TERMINATION_TIMEOUT = Duration.ofSeconds(5);
 
   private final String name;
   private final int ranksPerProcess;
   private final Duration grace;
   private final PrintStream err;
   private final List<Process> processes = new ArrayList<>();
-  private final List<Future<?>> exits = new ArrayList<>();
-  private final List<Thread> readers = new ArrayList<>();
   private final BlockingQueue<Integer> exited = new LinkedBlockingQueue<>();
-  private Path rendezvous;
-  private volatile boolean terminating;
 
   /**
    * Creates a runner, which starts no process yet.
@@ -82,73 +75,40 @@ public final class Processes {
    * @throws IOException if a process cannot be started
    */
   public int run(int count, List<String> command, Duration limit) throws IOException {
-    // A signal that terminates this process terminates the others too.
-    Runtime.getRuntime().addShutdownHook(new Thread(this::terminate, "processes-end"));
-    try {
-      createRendezvous();
+    try (ChildProcesses children = new ChildProcesses("nccl4j-ranks-")) {
       for (int number = 0; number < count; number++) {
-        start(number, count, command);
+        start(children, number, count, command);
       }
-      return await(limit);
-    } finally {
-      terminate();
+      return await(children, limit);
     }
   }
 
-  private void createRendezvous() throws IOException {
-    synchronized (processes) {
-      checkNotTerminating();
-      rendezvous = Files.createTempDirectory("nccl4j-ranks-");
-    }
-  }
-
-  /** A process started after terminate() would outlive this one. */
-  private void checkNotTerminating() {
-    if (terminating) {
-      throw new IllegalStateException("this process is exiting and cannot start others");
-    }
-  }
-
-  private void start(int number, int count, List<String> command) throws IOException {
-    ProcessBuilder builder = new ProcessBuilder(command);
-    builder
-        .environment()
-        .putAll(
-            Map.of(
-                "NCCL4J_RANK", "" + number,
-                "NCCL4J_WORLD_SIZE", "" + count,
-                "NCCL4J_LOCAL_RANK", "" + number,
-                "NCCL4J_LOCAL_WORLD_SIZE", "" + count,
-                "NCCL4J_RUN_ID",
-                    UUID.nameUUIDFromBytes(rendezvous.toString().getBytes(StandardCharsets.UTF_8))
-                        .toString(),
-                "NCCL4J_RENDEZVOUS", "file:" + rendezvous.toUri().getRawPath()));
-    if (number == 0) {
-      builder.redirectOutput(ProcessBuilder.Redirect.INHERIT);
-    } else {
-      builder.redirectErrorStream(true);
-    }
-    synchronized (processes) {
-      checkNotTerminating();
-      Process process = builder.start();
-      processes.add(process);
-      BufferedReader lines = number == 0 ? process.errorReader() : process.inputReader();
-      readers.add(
-          Thread.ofPlatform()
-              .daemon()
-              .name("process-output-" + number)
-              .start(() -> forward(number, lines)));
-      exits.add(process.onExit().thenRun(() -> exited.add(number)));
-    }
-  }
-
-  /** Forwards the output of a process, each line prefixed with its ranks. */
-  private void forward(int number, BufferedReader reader) {
-    try (Stream<String> lines = reader.lines()) {
-      lines.forEach(line -> print(ranks(number) + ": " + line));
-    } catch (UncheckedIOException e) {
-      print(name + ": the output of " + ranks(number) + " cannot be read: " + e.getMessage());
-    }
+  private void start(ChildProcesses children, int number, int count, List<String> command)
+      throws IOException {
+    Path rendezvous = children.folder();
+    Map<String, String> environment = new HashMap<>(System.getenv());
+    environment.putAll(
+        Map.of(
+            "NCCL4J_RANK", "" + number,
+            "NCCL4J_WORLD_SIZE", "" + count,
+            "NCCL4J_LOCAL_RANK", "" + number,
+            "NCCL4J_LOCAL_WORLD_SIZE", "" + count,
+            "NCCL4J_RUN_ID",
+                UUID.nameUUIDFromBytes(rendezvous.toString().getBytes(StandardCharsets.UTF_8))
+                    .toString(),
+            "NCCL4J_RENDEZVOUS", "file:" + rendezvous.toUri().getRawPath()));
+    boolean first = number == 0;
+    Process process =
+        children.start(
+            command,
+            environment,
+            first ? Redirect.INHERIT : Redirect.PIPE,
+            first ? Redirect.PIPE : null);
+    processes.add(process);
+    children.forward(
+        first ? process.errorReader() : process.inputReader(),
+        line -> print(ranks(number) + ": " + line));
+    CompletableFuture<Void> _ = process.onExit().thenRun(() -> exited.add(number));
   }
 
   private String ranks(int number) {
@@ -165,7 +125,7 @@ public final class Processes {
     }
   }
 
-  private int await(Duration limit) {
+  private int await(ChildProcesses children, Duration limit) {
     long deadline = limit == null ? Long.MAX_VALUE : System.nanoTime() + limit.toNanos();
     boolean limited = limit != null;
     int worst = OK;
@@ -175,7 +135,7 @@ public final class Processes {
         return Math.max(worst, reportTimeout(limit, worst));
       }
       int status = processes.get(number).exitValue();
-      if (status != OK && !terminating) {
+      if (status != OK && !children.closing()) {
         worst = Math.max(worst, status);
         print(name + ": " + ranks(number) + " exited with " + describe(status));
       }
@@ -214,57 +174,6 @@ public final class Processes {
     return status > SIGNALLED
         ? "status " + status + " (signal " + (status - SIGNALLED) + ")"
         : "status " + status;
-  }
-
-  /** Terminates all running processes, by force after a time-out; idempotent. */
-  private synchronized void terminate() {
-    List<Process> all;
-    List<Thread> reading;
-    synchronized (processes) {
-      terminating = true;
-      all = List.copyOf(processes);
-      reading = List.copyOf(readers);
-    }
-    // Process.destroy would also close the pipes, with unread output.
-    all.stream().filter(Process::isAlive).forEach(process -> process.toHandle().destroy());
-    long deadline = System.nanoTime() + TERMINATION_TIMEOUT.toNanos();
-    for (Process process : all) {
-      if (!hasExited(process, deadline - System.nanoTime())) {
-        process.toHandle().destroyForcibly();
-      }
-    }
-    // A child of a process may keep the pipe open.
-    long end = System.nanoTime() + TERMINATION_TIMEOUT.toNanos();
-    reading.forEach(reader -> join(reader, end - System.nanoTime()));
-    deleteRendezvous();
-  }
-
-  private static boolean hasExited(Process process, long nanos) {
-    try {
-      return process.waitFor(nanos, TimeUnit.NANOSECONDS);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      return false;
-    }
-  }
-
-  private static void join(Thread reader, long nanos) {
-    try {
-      reader.join(Duration.ofNanos(nanos));
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-    }
-  }
-
-  private void deleteRendezvous() {
-    if (rendezvous == null) {
-      return;
-    }
-    try {
-      OutputFile.deleteFolder(rendezvous);
-    } catch (IOException e) {
-      print(name + ": " + e.getMessage());
-    }
   }
 
   /**

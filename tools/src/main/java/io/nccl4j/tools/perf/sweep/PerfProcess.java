@@ -1,28 +1,23 @@
 package io.nccl4j.tools.perf.sweep;
 
 import io.nccl4j.NcclResult;
-import io.nccl4j.tools.cli.OutputFile;
 import io.nccl4j.tools.perf.PerfCommand.Asked;
 import io.nccl4j.tools.perf.report.PerfRun;
+import io.nccl4j.tools.processes.ChildProcesses;
 import java.io.IOException;
-import java.io.UncheckedIOException;
+import java.lang.ProcessBuilder.Redirect;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
+import java.util.OptionalInt;
 
-/**
- * Measures choices, each in a separate process with a deadline. No process outlives this one: a
- * shutdown hook terminates it and deletes its files, and it exits when its standard input closes.
- */
+/** Measures choices, each in a separate process with a deadline. */
 final class PerfProcess implements AutoCloseable {
-  private static final int WRONG_DATA = 3;
-  private static final Duration TERMINATION_TIMEOUT = Duration.ofSeconds(5);
-
   /** Extra time for a command that terminates its own processes at the limit. */
   private static final Duration GRACE = Duration.ofSeconds(20);
 
@@ -33,9 +28,7 @@ final class PerfProcess implements AutoCloseable {
   private final Map<String, String> environment;
   private final Asked asked;
   private final Duration limit;
-  private final Path folder;
-  private volatile Process running;
-  private volatile boolean closing;
+  private final ChildProcesses children = new ChildProcesses("nccl4j-sweep-");
 
   /**
    * Creates a runner, which starts no process yet.
@@ -44,72 +37,38 @@ final class PerfProcess implements AutoCloseable {
    * @param environment the environment of each process, without the variables of a choice
    * @param asked the parsed arguments of the command
    * @param limit the time limit of each process
-   * @param folder the folder for files, which {@link #close} deletes
    */
-  PerfProcess(
-      List<String> command,
-      Map<String, String> environment,
-      Asked asked,
-      Duration limit,
-      Path folder) {
+  PerfProcess(List<String> command, Map<String, String> environment, Asked asked, Duration limit)
+      throws IOException {
     this.command = command;
     this.environment = environment;
     this.asked = asked;
     this.limit = limit;
-    this.folder = folder;
-    Runtime.getRuntime().addShutdownHook(new Thread(this::shutDown, "sweep-process-end"));
   }
 
   /** Measures a choice. */
   SweepResult run(SweepChoice choice) throws IOException {
-    Path json = folder.resolve(choice.name().replace(' ', '-') + ".json");
-    Path stderr = folder.resolve(choice.name().replace(' ', '-') + ".err");
-    ProcessBuilder builder =
-        new ProcessBuilder(arguments(choice, json))
-            .redirectOutput(ProcessBuilder.Redirect.DISCARD)
-            .redirectError(stderr.toFile());
-    builder.environment().clear();
-    builder.environment().putAll(environment);
-    builder.environment().keySet().removeAll(List.of("NCCL_ALGO", "NCCL_PROTO"));
-    builder.environment().putAll(choice.environment());
-    start(builder);
-    boolean exited = waitFor(running, asked.processes() ? limit.plus(GRACE) : limit);
-    terminate();
-    checkOpen();
-    return exited
-        ? result(choice, running.exitValue(), message(stderr, running.exitValue()), json)
-        : timedOut(choice, json);
+    String name = choice.name().replace(' ', '-');
+    Path json = children.folder().resolve(name + ".json");
+    Path stderr = children.folder().resolve(name + ".err");
+    Map<String, String> variables = new HashMap<>(environment);
+    variables.keySet().removeAll(List.of("NCCL_ALGO", "NCCL_PROTO"));
+    variables.putAll(choice.environment());
+    OptionalInt status =
+        children.run(
+            arguments(choice, json),
+            variables,
+            Redirect.DISCARD,
+            Redirect.to(stderr.toFile()),
+            asked.processes() ? limit.plus(GRACE) : limit);
+    return status.isEmpty()
+        ? timedOut(choice, json)
+        : result(choice, status.getAsInt(), message(stderr, status.getAsInt()), json);
   }
 
-  /** Starts a process, unless this one is already shutting down. */
-  private synchronized void start(ProcessBuilder builder) throws IOException {
-    checkOpen();
-    running = builder.start();
-  }
-
-  private void checkOpen() {
-    if (closing) {
-      throw new IllegalStateException("this process is exiting");
-    }
-  }
-
-  /** Terminates the running process and deletes the files, when this process exits. */
-  private void shutDown() {
-    synchronized (this) {
-      closing = true;
-    }
-    terminate();
-    try {
-      close();
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
-    }
-  }
-
-  /** Deletes the folder with its contents; idempotent. */
   @Override
-  public synchronized void close() throws IOException {
-    OutputFile.deleteFolder(folder);
+  public void close() throws IOException {
+    children.close();
   }
 
   private List<String> arguments(SweepChoice choice, Path json) {
@@ -145,7 +104,7 @@ final class PerfProcess implements AutoCloseable {
     if (status == 0 && !runs.isEmpty()) {
       return new SweepResult(choice, SweepResult.State.MEASURED, "", runs);
     }
-    if (status == WRONG_DATA && !runs.isEmpty()) {
+    if (status == Sweep.WRONG_DATA && !runs.isEmpty()) {
       return new SweepResult(choice, SweepResult.State.WRONG, "some data was wrong", runs);
     }
     boolean refused = !choice.environment().isEmpty() && message.contains(REFUSED);
@@ -184,30 +143,6 @@ final class PerfProcess implements AutoCloseable {
           : List.of(PerfRun.read(json, choice.name()));
     } finally {
       Files.deleteIfExists(json);
-    }
-  }
-
-  /** Terminates the running process and its descendants, by force after a time-out. */
-  private void terminate() {
-    Process process = running;
-    if (process == null || !process.isAlive()) {
-      return;
-    }
-    List<ProcessHandle> descendants = process.descendants().toList();
-    process.destroy();
-    if (!waitFor(process, TERMINATION_TIMEOUT)) {
-      descendants.forEach(ProcessHandle::destroyForcibly);
-      process.destroyForcibly();
-      waitFor(process, TERMINATION_TIMEOUT);
-    }
-  }
-
-  private static boolean waitFor(Process process, Duration timeout) {
-    try {
-      return process.waitFor(timeout.toMillis(), TimeUnit.MILLISECONDS);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new IllegalStateException("interrupted while a choice was measured", e);
     }
   }
 }

@@ -7,8 +7,6 @@ import io.nccl4j.tools.perf.PerfCommand.Asked;
 import io.nccl4j.tools.perf.report.PerfRun;
 import java.io.IOException;
 import java.io.PrintStream;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -70,9 +68,8 @@ public final class Sweep {
     }
     List<String> command = new ArrayList<>(perf);
     command.addAll(arguments);
-    Path folder = Files.createTempDirectory("nccl4j-sweep-");
     Duration limit = Duration.ofSeconds(flags.limit);
-    try (PerfProcess process = new PerfProcess(command, environment, asked, limit, folder)) {
+    try (PerfProcess process = new PerfProcess(command, environment, asked, limit)) {
       return report(flags, arguments, measure(flags, asked, process));
     }
   }
