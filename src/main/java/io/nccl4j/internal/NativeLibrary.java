@@ -17,8 +17,10 @@ import java.nio.file.InvalidPathException;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.function.Consumer;
 import org.apache.logging.log4j.Logger;
 
@@ -76,6 +78,15 @@ public final class NativeLibrary {
 
   /** A loaded library: its file, and the result of its version function. */
   public record Loaded(Path path, int version) {}
+
+  /**
+   * A file of the library on this machine.
+   *
+   * @param source the place that has it, such as {@code environment variable CONDA_PREFIX}
+   * @param path the file, with symbolic links resolved
+   * @param fault why the dynamic loader must not open it, or null
+   */
+  public record Copy(String source, Path path, String fault) {}
 
   private NativeLibrary(
       String label,
@@ -142,12 +153,71 @@ public final class NativeLibrary {
     return value != null && !value.isBlank();
   }
 
-  private String property() {
+  /** Returns the short name, such as {@code nccl}. */
+  public String label() {
+    return label;
+  }
+
+  /** Returns the system property that names the library's file. */
+  public String property() {
     return "io.nccl4j." + label + ".library";
   }
 
-  private String variable() {
+  /** Returns the environment variable that names the library's file. */
+  public String variable() {
     return "NCCL4J_" + label.toUpperCase(Locale.ROOT) + "_LIBRARY";
+  }
+
+  /**
+   * Returns the library's files in every place that is searched, in the order of the search and
+   * without repetitions. Nothing is loaded, and a named file does not end the search.
+   *
+   * @throws IOException if a folder or the loader's cache cannot be read
+   */
+  public List<Copy> copies() throws IOException {
+    Map<Path, Copy> copies = new LinkedHashMap<>();
+    String property = System.getProperty(property());
+    String named = set(property) ? property : System.getenv(variable());
+    String source =
+        set(property) ? "system property " + property() : "environment variable " + variable();
+    if (set(named)) {
+      for (Path file : namedFiles(named)) {
+        addCopy(source, file, copies);
+      }
+    }
+    for (String name : fileNames) {
+      for (Path file : LibraryFolders.systemFiles(name)) {
+        addCopy("system loader", file, copies);
+      }
+    }
+    for (LibraryFolders.SearchFolder folder : LibraryFolders.folders(wheelFolders)) {
+      for (String name : folder.folder() == null ? List.<String>of() : fileNames) {
+        addCopy(folder.source(), folder.folder().resolve(name), copies);
+      }
+    }
+    return List.copyOf(copies.values());
+  }
+
+  private List<Path> namedFiles(String value) throws IOException {
+    if (!value.contains("/")) {
+      return LibraryFolders.systemFiles(value);
+    }
+    try {
+      Path path = Path.of(value);
+      return Files.isDirectory(path)
+          ? fileNames.stream().map(path::resolve).toList()
+          : List.of(path);
+    } catch (InvalidPathException e) {
+      // The search names it among its attempts.
+      return List.of();
+    }
+  }
+
+  private static void addCopy(String source, Path file, Map<Path, Copy> copies) throws IOException {
+    if (Files.isRegularFile(file)) {
+      Path path = file.toRealPath();
+      copies.putIfAbsent(path, new Copy(source, path, ElfFile.fault(path)));
+    }
   }
 
   private Loaded searchAndRecord() {

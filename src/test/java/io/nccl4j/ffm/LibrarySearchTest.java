@@ -348,6 +348,27 @@ class LibrarySearchTest {
     assertEquals(loaded(copy, cudart), run());
   }
 
+  @Test
+  void copiesAreListedOnceAndInSearchOrder() throws Exception {
+    Path loader = copyNccl(temp.resolve("loader"));
+    Path broken = Files.createDirectories(temp.resolve("conda/lib")).resolve("libnccl.so.2");
+    Files.writeString(broken, "text");
+    Files.createSymbolicLink(
+        Files.createDirectories(temp.resolve("cuda/lib64")).resolve("libnccl.so"), loader);
+    environment.put("NCCL4J_NCCL_LIBRARY", nccl.toString());
+    environment.put("LD_LIBRARY_PATH", loader.getParent() + ":/no/such/folder");
+    environment.put("CONDA_PREFIX", temp.resolve("conda").toString());
+    environment.put("CUDA_HOME", temp.resolve("cuda").toString());
+    assertEquals(
+        """
+        Copy[source=environment variable NCCL4J_NCCL_LIBRARY, path=%s, fault=null]
+        Copy[source=system loader, path=%s, fault=null]
+        Copy[source=environment variable CONDA_PREFIX, path=%s, fault=is not a shared library (not an ELF file)]
+        """
+            .formatted(nccl, loader, broken),
+        run("copies"));
+  }
+
   /**
    * Copies libnccl into a directory, so that the path of the loaded library shows where it was
    * found. Names cudart by its property, because the system may have one.

@@ -6,6 +6,7 @@ import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.VersionReport;
+import java.io.IOException;
 
 /** The program of {@link LibrarySearchTest}: prints which libraries were loaded, or the error. */
 public final class LibraryUser {
@@ -13,12 +14,16 @@ public final class LibraryUser {
 
   /**
    * Opens the NCCL backend; with the argument {@code auto}, {@link Backend#auto()}; with {@code
-   * cudart}, only loads the CUDA runtime.
+   * cudart}, only loads the CUDA runtime; with {@code copies}, lists the files of libnccl.
    */
-  public static void main(String[] arguments) {
+  public static void main(String[] arguments) throws IOException {
     String mode = arguments.length > 0 ? arguments[0] : "nccl";
     if (mode.equals("cudart")) {
       System.out.println("cudart from " + NativeLibrary.CUDART.load().path());
+      return;
+    }
+    if (mode.equals("copies")) {
+      NativeLibrary.NCCL.copies().forEach(System.out::println);
       return;
     }
     try (Backend backend = mode.equals("auto") ? Backend.auto() : Backend.nccl()) {

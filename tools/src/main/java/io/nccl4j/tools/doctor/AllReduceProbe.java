@@ -11,6 +11,7 @@ import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.cuda.CudaDevices;
+import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.nccl.VersionReport;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -20,7 +21,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.List;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 
@@ -149,9 +149,12 @@ public final class AllReduceProbe {
         files.add(line.substring(slash));
       }
     }
-    for (NativeLibraryName library : NativeLibraryName.values()) {
-      List<String> copies = files.stream().filter(library::matches).toList();
-      copies.forEach(copy -> log.write(ProgressLog.MAPPED, library.label(), copy));
+    for (String file : files) {
+      for (NativeLibrary library : MachineState.LIBRARIES) {
+        if (file.substring(file.lastIndexOf('/') + 1).startsWith("lib" + library.label() + ".so")) {
+          log.write(ProgressLog.MAPPED, library.label(), file);
+        }
+      }
     }
   }
 }

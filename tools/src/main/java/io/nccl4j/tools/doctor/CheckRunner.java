@@ -1,5 +1,6 @@
 package io.nccl4j.tools.doctor;
 
+import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.rendezvous.Launcher;
 import java.util.ArrayList;
@@ -85,7 +86,7 @@ final class CheckRunner {
     Map<String, String> found = new LinkedHashMap<>();
     found.put("java", state.machine().java().toString());
     found.put("libnccl", nccl(state));
-    found.put("libcudart", library(state, NativeLibraryName.CUDART, probe.runtimeVersion()));
+    found.put("libcudart", library(state, NativeLibrary.CUDART, probe.runtimeVersion()));
     found.put("driver", driver(state));
     found.put("GPUs", probe.gpus().isEmpty() ? "none" : "" + probe.gpus().size());
     for (Gpu gpu : probe.gpus()) {
@@ -119,7 +120,7 @@ final class CheckRunner {
   }
 
   private static String nccl(MachineState state) {
-    String text = library(state, NativeLibraryName.NCCL, state.ncclVersion());
+    String text = library(state, NativeLibrary.NCCL, state.ncclVersion());
     String cuda =
         state
             .nccl()
@@ -136,15 +137,16 @@ final class CheckRunner {
   }
 
   private static String library(
-      MachineState state, NativeLibraryName library, Optional<String> version) {
-    List<LibraryCopy> copies = state.copies(library);
-    List<String> loaded = state.probe().mapped().getOrDefault(library.label(), List.of());
+      MachineState state, NativeLibrary library, Optional<String> version) {
+    List<NativeLibrary.Copy> copies = state.copies().getOrDefault(library, List.of());
+    List<String> loaded = state.probe().mapped(library);
     if (copies.isEmpty() && loaded.isEmpty()) {
       return "not found";
     }
     String release = version.map(text -> text + ", ").orElse("");
     if (loaded.isEmpty()) {
-      return release + copies.getFirst() + ", not loaded";
+      NativeLibrary.Copy first = copies.getFirst();
+      return "%s%s (%s), not loaded".formatted(release, first.path(), first.source());
     }
     String source =
         copies.stream()

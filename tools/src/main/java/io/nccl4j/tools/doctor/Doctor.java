@@ -1,5 +1,6 @@
 package io.nccl4j.tools.doctor;
 
+import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.tools.cli.Commands;
 import java.io.IOException;
@@ -8,7 +9,9 @@ import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 
 /** The {@code doctor} command. */
@@ -101,8 +104,10 @@ public final class Doctor {
   private static MachineState gather(Duration timeout) throws IOException, InterruptedException {
     Machine machine = Machine.current();
     ProbeResult probe = probe(machine, timeout);
-    List<Path> packages = PythonPackages.folders();
-    List<LibraryCopy> nccl = LibraryCopy.of(NativeLibraryName.NCCL, machine, packages);
+    Map<NativeLibrary, List<NativeLibrary.Copy>> copies = new HashMap<>();
+    for (NativeLibrary library : MachineState.LIBRARIES) {
+      copies.put(library, library.copies());
+    }
     Optional<LaunchEnvironment> launch = Optional.empty();
     Optional<String> problem = Optional.empty();
     try {
@@ -113,15 +118,14 @@ public final class Doctor {
     Optional<LibraryFile> ncclFile = Optional.empty();
     Optional<String> ncclProblem = Optional.empty();
     try {
-      ncclFile = ncclFile(probe, nccl);
+      ncclFile = ncclFile(probe, copies.get(NativeLibrary.NCCL));
     } catch (IOException e) {
       ncclProblem = Optional.of(e.getMessage());
     }
     return new MachineState(
         machine,
         probe,
-        nccl,
-        LibraryCopy.of(NativeLibraryName.CUDART, machine, packages),
+        copies,
         ncclFile,
         ncclProblem,
         launch,
@@ -129,22 +133,22 @@ public final class Doctor {
         ReferenceProbe.run(timeout));
   }
 
-  private static ProbeResult probe(Machine machine, Duration timeout) throws InterruptedException {
+  private static ProbeResult probe(Machine machine, Duration timeout) {
     try {
-      return new ProbeProcess(machine, timeout).run();
+      return new ProbeProcess(machine.nativeAccess(), timeout).run();
     } catch (IOException e) {
       return ProbeResult.notStarted(e);
     }
   }
 
   /** Reads the libnccl file that the probe loaded, or would have loaded. */
-  private static Optional<LibraryFile> ncclFile(ProbeResult probe, List<LibraryCopy> copies)
+  private static Optional<LibraryFile> ncclFile(ProbeResult probe, List<NativeLibrary.Copy> copies)
       throws IOException {
     String loaded = probe.versions().get(ProbeResult.NCCL_LIBRARY);
     Optional<Path> file =
         loaded != null
             ? Optional.of(Path.of(loaded))
-            : copies.stream().findFirst().map(LibraryCopy::path);
+            : copies.stream().findFirst().map(NativeLibrary.Copy::path);
     return file.isEmpty() ? Optional.empty() : Optional.of(LibraryFile.read(file.get()));
   }
 }

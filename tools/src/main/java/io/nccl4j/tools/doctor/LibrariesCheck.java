@@ -1,5 +1,6 @@
 package io.nccl4j.tools.doctor;
 
+import io.nccl4j.internal.NativeLibrary;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -22,7 +23,7 @@ final class LibrariesCheck implements Check {
           Finding.error(
               "libnccl was not found",
               "the NCCL backend cannot be opened",
-              remedy(NativeLibraryName.NCCL)));
+              remedy(NativeLibrary.NCCL)));
     }
     state
         .ncclProblem()
@@ -31,7 +32,7 @@ final class LibrariesCheck implements Check {
                 Finding.error(
                     "libnccl cannot be read: " + problem,
                     "the NCCL backend cannot load it",
-                    remedy(NativeLibraryName.NCCL)))
+                    remedy(NativeLibrary.NCCL)))
         .ifPresent(findings::add);
     if (state.standIn()) {
       findings.add(
@@ -47,7 +48,7 @@ final class LibrariesCheck implements Check {
               "there is no GPU, and kernels are nccl4j's own: results say nothing about a GPU",
               "unset NCCL4J_CUDART_LIBRARY and LD_LIBRARY_PATH to check NVIDIA's libraries"));
     }
-    for (NativeLibraryName library : NativeLibraryName.values()) {
+    for (NativeLibrary library : MachineState.LIBRARIES) {
       mapped(library, state).ifPresent(findings::add);
     }
     copies(state).ifPresent(findings::add);
@@ -57,12 +58,16 @@ final class LibrariesCheck implements Check {
   /** Returns whether no libnccl was found, although the probe may not have tried to load one. */
   private static boolean ncclNotFound(MachineState state) {
     return state.probe().missing().isEmpty()
-        && state.ncclCopies().isEmpty()
-        && state.probe().mapped().getOrDefault("nccl", List.of()).isEmpty();
+        && copiesOfNccl(state).isEmpty()
+        && state.probe().mapped(NativeLibrary.NCCL).isEmpty();
   }
 
-  private static String remedy(NativeLibraryName library) {
-    return (library == NativeLibraryName.NCCL
+  private static List<NativeLibrary.Copy> copiesOfNccl(MachineState state) {
+    return state.copies().getOrDefault(NativeLibrary.NCCL, List.of());
+  }
+
+  private static String remedy(NativeLibrary library) {
+    return (library == NativeLibrary.NCCL
             ? "install NCCL 2.18 or later (pip install nvidia-nccl-cu13)"
             : "install the CUDA runtime 12 or 13 (pip install nvidia-cuda-runtime)")
         + ", or set "
@@ -71,8 +76,8 @@ final class LibrariesCheck implements Check {
   }
 
   private static Finding missing(ProbeResult.Missing missing) {
-    NativeLibraryName library =
-        missing.library().equals("nccl") ? NativeLibraryName.NCCL : NativeLibraryName.CUDART;
+    NativeLibrary library =
+        missing.library().equals("nccl") ? NativeLibrary.NCCL : NativeLibrary.CUDART;
     return Finding.error(
             "lib" + missing.library() + " could not be loaded; tried:",
             "the NCCL backend cannot be opened",
@@ -80,8 +85,8 @@ final class LibrariesCheck implements Check {
         .with(missing.attempts());
   }
 
-  private static Optional<Finding> mapped(NativeLibraryName library, MachineState state) {
-    List<String> files = state.probe().mapped().getOrDefault(library.label(), List.of());
+  private static Optional<Finding> mapped(NativeLibrary library, MachineState state) {
+    List<String> files = state.probe().mapped(library);
     if (files.size() < 2) {
       return Optional.empty();
     }
@@ -97,9 +102,9 @@ final class LibrariesCheck implements Check {
   }
 
   private static Optional<Finding> copies(MachineState state) {
-    List<String> loaded = state.probe().mapped().getOrDefault("nccl", List.of());
-    List<LibraryCopy> copies =
-        state.ncclCopies().stream()
+    List<String> loaded = state.probe().mapped(NativeLibrary.NCCL);
+    List<NativeLibrary.Copy> copies =
+        copiesOfNccl(state).stream()
             .sorted(Comparator.comparing(copy -> !loaded.contains(copy.path().toString())))
             .toList();
     if (copies.size() < 2) {
@@ -124,11 +129,15 @@ final class LibrariesCheck implements Check {
             .with(lines));
   }
 
-  private static String describe(LibraryCopy copy) {
-    return version(copy).map(version -> version + ": ").orElse("unknown release: ") + copy;
+  private static String describe(NativeLibrary.Copy copy) {
+    return "%s: %s (%s)"
+        .formatted(version(copy).orElse("unknown release"), copy.path(), copy.source());
   }
 
-  private static Optional<String> version(LibraryCopy copy) {
+  private static Optional<String> version(NativeLibrary.Copy copy) {
+    if (copy.fault() != null) {
+      return Optional.of("unusable (" + copy.fault() + ")");
+    }
     try {
       return LibraryFile.read(copy.path()).version();
     } catch (IOException e) {

@@ -13,14 +13,12 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.TreeMap;
 
 /**
  * The machine to check.
  *
  * @param root the directory used as {@code /}
  * @param environment the environment variables
- * @param properties the system properties that name libraries
  * @param ports the network interfaces
  * @param java the Java release of this process
  * @param nativeAccess whether nccl4j may call native code without a warning
@@ -28,7 +26,6 @@ import java.util.TreeMap;
 record Machine(
     Path root,
     Map<String, String> environment,
-    Map<String, String> properties,
     List<NetworkPort> ports,
     Runtime.Version java,
     boolean nativeAccess) {
@@ -38,21 +35,9 @@ record Machine(
     return new Machine(
         Path.of("/"),
         System.getenv(),
-        libraryProperties(),
         NetworkPort.ofThisMachine(),
         Runtime.version(),
         io.nccl4j.Backend.class.getModule().isNativeAccessEnabled());
-  }
-
-  private static Map<String, String> libraryProperties() {
-    Map<String, String> properties = new TreeMap<>();
-    for (NativeLibraryName library : NativeLibraryName.values()) {
-      String value = System.getProperty(library.property());
-      if (value != null) {
-        properties.put(library.property(), value);
-      }
-    }
-    return properties;
   }
 
   /** Resolves an absolute path against the root. */

@@ -1,7 +1,9 @@
 package io.nccl4j.tools.doctor;
 
+import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.rendezvous.LaunchEnvironment;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 
 /**
@@ -9,8 +11,7 @@ import java.util.Optional;
  *
  * @param machine the machine
  * @param probe the result of the all-reduce on NCCL
- * @param ncclCopies the copies of libnccl on this machine, in nccl4j's search order
- * @param cudartCopies the copies of libcudart, in the same order
+ * @param copies the files of each library on this machine, in nccl4j's search order
  * @param nccl the contents of the libnccl file in use; empty if there is none or it cannot be read
  * @param ncclProblem why that file cannot be read
  * @param launch how this process was launched; empty if the launcher's variables contradict each
@@ -21,20 +22,17 @@ import java.util.Optional;
 record MachineState(
     Machine machine,
     ProbeResult probe,
-    List<LibraryCopy> ncclCopies,
-    List<LibraryCopy> cudartCopies,
+    Map<NativeLibrary, List<NativeLibrary.Copy>> copies,
     Optional<LibraryFile> nccl,
     Optional<String> ncclProblem,
     Optional<LaunchEnvironment> launch,
     Optional<String> launchProblem,
     Optional<String> reference) {
+  /** The libraries that the NCCL backend loads. */
+  static final List<NativeLibrary> LIBRARIES = List.of(NativeLibrary.NCCL, NativeLibrary.CUDART);
+
   /** The name of the emulated devices. */
   private static final String EMULATED_GPU = "nccl4j stand-in (no GPU)";
-
-  /** Returns the copies of a library on this machine. */
-  List<LibraryCopy> copies(NativeLibraryName library) {
-    return library == NativeLibraryName.NCCL ? ncclCopies : cudartCopies;
-  }
 
   /** Returns the release of the libnccl in use, such as 2.30.7. */
   Optional<String> ncclVersion() {

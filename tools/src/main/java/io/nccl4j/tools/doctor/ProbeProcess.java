@@ -1,29 +1,38 @@
 package io.nccl4j.tools.doctor;
 
-import io.nccl4j.tools.cli.OutputFile;
+import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.tools.processes.ChildProcesses;
 import java.io.IOException;
+import java.lang.ProcessBuilder.Redirect;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
+import java.util.Map;
+import java.util.OptionalInt;
 
 /** Runs an {@link AllReduceProbe} in a separate process and kills it after a time limit. */
 final class ProbeProcess {
-  private static final Duration AFTER_KILL = Duration.ofSeconds(2);
   private static final String CRASH = "crash";
   // The rest of the JVM's crash message names files that are deleted with the directory.
   private static final String END_OF_CRASH = "CreateCoredumpOnCrash";
   private static final int OUTPUT_LINES = 16;
   private static final int FIRST_SIGNAL_STATUS = 129;
 
-  private final Machine machine;
+  private final boolean nativeAccess;
   private final Duration timeout;
 
-  ProbeProcess(Machine machine, Duration timeout) {
-    this.machine = machine;
+  /**
+   * Creates a runner.
+   *
+   * @param nativeAccess whether the process may call native code without a warning
+   * @param timeout the time limit
+   */
+  ProbeProcess(boolean nativeAccess, Duration timeout) {
+    this.nativeAccess = nativeAccess;
     this.timeout = timeout;
   }
 
@@ -32,22 +41,18 @@ final class ProbeProcess {
    *
    * @throws IOException if the process cannot be started or its files cannot be written
    */
-  ProbeResult run() throws IOException, InterruptedException {
-    Path folder = Files.createTempDirectory("nccl4j-doctor");
-    try {
+  ProbeResult run() throws IOException {
+    try (ChildProcesses children = new ChildProcesses("nccl4j-doctor")) {
+      Path folder = children.folder();
       ProgressLog log = new ProgressLog(folder.resolve("log"));
       Path output = folder.resolve("output");
-      ProcessBuilder builder =
-          new ProcessBuilder(command(folder, log))
-              .directory(folder.toFile())
-              .redirectErrorStream(true)
-              .redirectOutput(output.toFile());
+      Map<String, String> environment = new HashMap<>(System.getenv());
       // By default NCCL does not print why it fails.
-      builder.environment().putIfAbsent("NCCL_DEBUG", "WARN");
-      ProbeResult.ProcessEnd end = end(builder.start(), folder.resolve(CRASH));
-      return ProbeResult.of(log, end, lastLines(output));
-    } finally {
-      OutputFile.deleteFolder(folder);
+      environment.putIfAbsent("NCCL_DEBUG", "WARN");
+      OptionalInt status =
+          children.run(
+              command(folder, log), environment, Redirect.to(output.toFile()), null, timeout);
+      return ProbeResult.of(log, end(status, folder.resolve(CRASH)), lastLines(output));
     }
   }
 
@@ -61,10 +66,15 @@ final class ProbeProcess {
             "-XX:+UseSerialGC",
             "-XX:-CreateCoredumpOnCrash",
             "-XX:ErrorFile=" + folder.resolve(CRASH)));
-    if (machine.nativeAccess()) {
+    if (nativeAccess) {
       command.add("--enable-native-access=ALL-UNNAMED");
     }
-    machine.properties().forEach((name, value) -> command.add("-D" + name + "=" + value));
+    for (NativeLibrary library : MachineState.LIBRARIES) {
+      String file = System.getProperty(library.property());
+      if (file != null) {
+        command.add("-D" + library.property() + "=" + file);
+      }
+    }
     command.addAll(
         List.of("-cp", System.getProperty("java.class.path"), AllReduceProbe.class.getName()));
     // The timeout of nccl4j's waits is shorter, because its message names the operation.
@@ -73,31 +83,24 @@ final class ProbeProcess {
     return command;
   }
 
-  private ProbeResult.ProcessEnd end(Process process, Path crash) throws InterruptedException {
-    try {
-      if (!process.waitFor(timeout.toMillis(), TimeUnit.MILLISECONDS)) {
-        return new ProbeResult.ProcessEnd(
-            ProbeResult.ProcessEnd.Kind.TIMED_OUT,
-            "did not finish within " + timeout.toSeconds() + " s");
-      }
-      int status = process.exitValue();
-      if (Files.exists(crash)) {
-        return new ProbeResult.ProcessEnd(ProbeResult.ProcessEnd.Kind.CRASHED, "crashed");
-      }
-      if (status == 0) {
-        return new ProbeResult.ProcessEnd(ProbeResult.ProcessEnd.Kind.ENDED, "ended");
-      }
-      String text =
-          status >= FIRST_SIGNAL_STATUS
-              ? "was killed by signal " + (status - FIRST_SIGNAL_STATUS + 1)
-              : "exited with status " + status;
-      return new ProbeResult.ProcessEnd(ProbeResult.ProcessEnd.Kind.CRASHED, text);
-    } finally {
-      process.descendants().forEach(ProcessHandle::destroyForcibly);
-      process.destroyForcibly();
-      // A process that hangs in the driver cannot be killed; it is abandoned.
-      boolean _ = process.waitFor(AFTER_KILL.toMillis(), TimeUnit.MILLISECONDS);
+  private ProbeResult.ProcessEnd end(OptionalInt status, Path crash) {
+    if (status.isEmpty()) {
+      return new ProbeResult.ProcessEnd(
+          ProbeResult.ProcessEnd.Kind.TIMED_OUT,
+          "did not finish within " + timeout.toSeconds() + " s");
     }
+    if (Files.exists(crash)) {
+      return new ProbeResult.ProcessEnd(ProbeResult.ProcessEnd.Kind.CRASHED, "crashed");
+    }
+    int code = status.getAsInt();
+    if (code == 0) {
+      return new ProbeResult.ProcessEnd(ProbeResult.ProcessEnd.Kind.ENDED, "ended");
+    }
+    return new ProbeResult.ProcessEnd(
+        ProbeResult.ProcessEnd.Kind.CRASHED,
+        code >= FIRST_SIGNAL_STATUS
+            ? "was killed by signal " + (code - FIRST_SIGNAL_STATUS + 1)
+            : "exited with status " + code);
   }
 
   private static List<String> lastLines(Path output) throws IOException {

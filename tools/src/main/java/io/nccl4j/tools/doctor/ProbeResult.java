@@ -1,5 +1,10 @@
 package io.nccl4j.tools.doctor;
 
+import static java.util.stream.Collectors.groupingBy;
+import static java.util.stream.Collectors.mapping;
+import static java.util.stream.Collectors.toList;
+
+import io.nccl4j.internal.NativeLibrary;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -87,15 +92,9 @@ record ProbeResult(
   static ProbeResult of(ProgressLog log, ProcessEnd end, List<String> output) {
     Map<String, String> versions = new LinkedHashMap<>();
     log.entries(ProgressLog.VERSION).forEach(entry -> versions.put(entry.get(0), entry.get(1)));
-    Map<String, List<String>> mapped = new LinkedHashMap<>();
-    for (NativeLibraryName library : NativeLibraryName.values()) {
-      mapped.put(
-          library.label(),
-          log.entries(ProgressLog.MAPPED).stream()
-              .filter(entry -> entry.getFirst().equals(library.label()))
-              .map(List::getLast)
-              .toList());
-    }
+    Map<String, List<String>> mapped =
+        log.entries(ProgressLog.MAPPED).stream()
+            .collect(groupingBy(List::getFirst, mapping(List::getLast, toList())));
     return new ProbeResult(
         end,
         log.last(ProgressLog.STEP).map(List::getFirst).orElse(""),
@@ -136,6 +135,11 @@ record ProbeResult(
         && sums.isPresent()
         && failure.isEmpty()
         && cudaFailure.isEmpty();
+  }
+
+  /** Returns the mapped files of a library. */
+  List<String> mapped(NativeLibrary library) {
+    return mapped.getOrDefault(library.label(), List.of());
   }
 
   /** Returns the release of the NCCL that was loaded, such as 2.30.7. */

@@ -1,5 +1,6 @@
 package io.nccl4j.tools.doctor;
 
+import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.rendezvous.LaunchEnvironment;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -22,11 +23,11 @@ import java.util.TreeMap;
  */
 final class Fixture {
   final Map<String, String> environment = new TreeMap<>();
-  final Map<String, String> properties = new TreeMap<>();
   final List<NetworkPort> ports = new ArrayList<>();
   final List<Gpu> gpus = new ArrayList<>();
   final Map<String, String> versions = new LinkedHashMap<>();
   final Map<String, List<String>> mapped = new TreeMap<>();
+  final List<NativeLibrary.Copy> ncclCopies = new ArrayList<>();
   final List<String> output = new ArrayList<>();
   Runtime.Version java = Runtime.Version.parse("25.0.3");
   boolean nativeAccess = true;
@@ -113,8 +114,7 @@ final class Fixture {
   }
 
   Machine machine() {
-    return new Machine(
-        root, Map.copyOf(environment), Map.copyOf(properties), ports, java, nativeAccess);
+    return new Machine(root, Map.copyOf(environment), ports, java, nativeAccess);
   }
 
   MachineState state() {
@@ -138,12 +138,10 @@ final class Fixture {
             mapped,
             sums,
             output);
-    Machine machine = machine();
     return new MachineState(
-        machine,
+        machine(),
         probe,
-        LibraryCopy.of(NativeLibraryName.NCCL, machine, List.of()),
-        LibraryCopy.of(NativeLibraryName.CUDART, machine, List.of()),
+        Map.of(NativeLibrary.NCCL, ncclCopies),
         nccl,
         ncclProblem,
         launch,

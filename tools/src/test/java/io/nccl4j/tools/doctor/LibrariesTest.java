@@ -3,9 +3,8 @@ package io.nccl4j.tools.doctor;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.internal.NativeLibrary;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Optional;
@@ -14,27 +13,27 @@ import java.util.TreeSet;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
 
 /** Tests of the checks on library copies and their device code. */
 class LibrariesTest {
-  @TempDir Path temp;
+  @TempDir Path root;
 
-  private Path root;
   private Fixture machine;
 
   @BeforeEach
   void createMachineWithOneCopy() throws IOException {
-    root = temp.toRealPath();
     machine = new Fixture(root);
-    copy("usr/lib/x86_64-linux-gnu", "2.30.7");
+    copy("system loader", "2.30.7");
   }
 
-  private Path copy(String folder, String release) throws IOException {
-    return new ElfFile()
-        .constants("NCCL version " + release + "+cuda13.3")
-        .write(root.resolve(folder).resolve("libnccl.so.2"));
+  /** Adds a copy of libnccl, found by a source. */
+  private Path copy(String source, String release) throws IOException {
+    Path file =
+        new ElfFile()
+            .constants("NCCL version " + release + "+cuda13.3")
+            .write(root.resolve(source).resolve("libnccl.so.2"));
+    machine.ncclCopies.add(new NativeLibrary.Copy(source, file, null));
+    return file;
   }
 
   private static LibraryFile file(boolean standIn, Architecture... architectures) {
@@ -51,70 +50,34 @@ class LibrariesTest {
     assertEquals(List.of(), machine.titles(new LibrariesCheck()));
   }
 
-  /** In the C locale, a name that is not ASCII is invalid; in others, half a character is. */
-  @ParameterizedTest
-  @ValueSource(
-      strings = {
-        "CONDA_PREFIX",
-        "CUDA_HOME",
-        "CUDA_PATH",
-        "LD_LIBRARY_PATH",
-        "NCCL4J_NCCL_LIBRARY"
-      })
-  void folderThatLocaleCannotNameIsSkipped(String variable) {
-    machine.set(variable, "/tmp/\uD800");
-    assertEquals(List.of(), machine.titles(new LibrariesCheck()));
-  }
-
   @Test
   void copiesOfOneReleaseAreANote() throws IOException {
-    Path wheel = copy("conda/lib", "2.30.7");
-    machine.set("CONDA_PREFIX", "/conda");
+    Path conda = copy("conda", "2.30.7");
     Finding finding = machine.onlyFinding(new LibrariesCheck());
     assertEquals(Severity.NOTE, finding.severity());
     assertEquals("2 copies of libnccl were found; nccl4j uses the first:", finding.title());
     assertEquals(
         List.of(
-            "2.30.7: "
-                + root.resolve("usr/lib/x86_64-linux-gnu/libnccl.so.2")
-                + " (the system loader)",
-            "2.30.7: " + wheel + " (CONDA_PREFIX)"),
+            "2.30.7: " + root.resolve("system loader/libnccl.so.2") + " (system loader)",
+            "2.30.7: " + conda + " (conda)"),
         finding.details());
   }
 
   @Test
   void copiesOfTwoReleasesAreAWarning() throws IOException {
-    Path named = copy("opt/nccl", "2.27.3");
-    machine.set("NCCL4J_NCCL_LIBRARY", "/opt/nccl");
+    copy("conda", "2.27.3");
+    assertEquals(Severity.WARNING, machine.onlyFinding(new LibrariesCheck()).severity());
+  }
+
+  @Test
+  void copyThatCannotBeLoadedIsListedWithReason() {
+    Path arm = Path.of("/arm/libnccl.so.2");
+    machine.ncclCopies.add(new NativeLibrary.Copy("conda", arm, "is for another processor"));
     Finding finding = machine.onlyFinding(new LibrariesCheck());
     assertEquals(Severity.WARNING, finding.severity());
-    assertEquals("2.27.3: " + named + " (NCCL4J_NCCL_LIBRARY)", finding.details().getFirst());
-  }
-
-  @Test
-  void symbolicLinkIsNotASecondCopy() throws IOException {
-    Path link = Files.createDirectories(root.resolve("lib64")).resolve("libnccl.so.2");
-    Files.createSymbolicLink(link, root.resolve("usr/lib/x86_64-linux-gnu/libnccl.so.2"));
-    machine.set("LD_LIBRARY_PATH", "/lib64:");
-    assertEquals(List.of(), machine.titles(new LibrariesCheck()));
-  }
-
-  @Test
-  void loaderConfigurationNeedNotBeUtf8() throws IOException {
-    Path configured = copy("opt/nccl", "2.27.3");
-    Path file = machine.folder("/etc/ld.so.conf.d").resolve("nccl.conf");
-    Files.write(file, "# biblioth\u00e8que\n/opt/nccl\n".getBytes(StandardCharsets.ISO_8859_1));
-    List<LibraryCopy> copies = LibraryCopy.of(NativeLibraryName.NCCL, machine.machine(), List.of());
-    assertEquals(new LibraryCopy("the system loader", configured), copies.getFirst());
-  }
-
-  @Test
-  void pythonWheelsAreFound() throws IOException {
-    Path wheel = copy("venv/site-packages/nvidia/nccl/lib", "2.30.7");
-    List<LibraryCopy> copies =
-        LibraryCopy.of(
-            NativeLibraryName.NCCL, machine.machine(), List.of(root.resolve("venv/site-packages")));
-    assertEquals(new LibraryCopy("a pip wheel of python3", wheel), copies.getLast());
+    assertEquals(
+        "unusable (is for another processor): /arm/libnccl.so.2 (conda)",
+        finding.details().getLast());
   }
 
   @Test
@@ -139,8 +102,8 @@ class LibrariesTest {
   }
 
   @Test
-  void missingLibncclIsAnErrorEvenIfNotLoaded() throws IOException {
-    Files.delete(root.resolve("usr/lib/x86_64-linux-gnu/libnccl.so.2"));
+  void missingLibncclIsAnErrorEvenIfNotLoaded() {
+    machine.ncclCopies.clear();
     assertEquals(List.of("error: libnccl was not found"), machine.titles(new LibrariesCheck()));
   }
 
@@ -154,10 +117,10 @@ class LibrariesTest {
 
   @Test
   void loadedCopyIsListedFirst() throws IOException {
-    Path conda = copy("conda/lib", "2.30.7");
-    machine.set("CONDA_PREFIX", "/conda").mapped.put("nccl", List.of(conda.toString()));
+    Path conda = copy("conda", "2.30.7");
+    machine.mapped.put("nccl", List.of(conda.toString()));
     assertEquals(
-        "2.30.7: " + conda + " (CONDA_PREFIX)",
+        "2.30.7: " + conda + " (conda)",
         machine.onlyFinding(new LibrariesCheck()).details().getFirst());
   }
 

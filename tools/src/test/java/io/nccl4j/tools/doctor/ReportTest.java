@@ -122,8 +122,7 @@ class ReportTest {
         new MachineState(
             state.machine(),
             ProbeResult.notStarted(new IOException("no space left")),
-            List.of(),
-            List.of(),
+            Map.of(),
             Optional.empty(),
             Optional.empty(),
             state.launch(),
