@@ -45,15 +45,20 @@ public final class Commands {
       Object flags, Callable<Integer> action, PrintStream out, PrintStream err) {
     CommandLine line = new CommandLine(CommandSpec.wrapWithoutInspection(action));
     line.getCommandSpec()
-        .addMixin("flags", OptionValue.spec(flags))
+        .addMixin("flags", CommandSpec.forAnnotatedObject(flags))
         .addOption(
             OptionSpec.builder("-h", "--help")
                 .usageHelp(true)
                 .description("print this help")
                 .build());
+    OptionValue.convert(line);
     return line.setOut(new PrintWriter(out, true, StandardCharsets.UTF_8))
         .setErr(new PrintWriter(err, true, StandardCharsets.UTF_8))
-        .setExecutionStrategy(parsed -> written(line, out, new RunLast().execute(parsed)))
+        .setExecutionStrategy(
+            parsed -> {
+              OptionValue.checkBounds(line);
+              return written(line, out, new RunLast().execute(parsed));
+            })
         .setParameterExceptionHandler((e, _) -> refused(line, e))
         .setExecutionExceptionHandler((e, _, _) -> failed(line, e));
   }

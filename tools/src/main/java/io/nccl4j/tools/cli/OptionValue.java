@@ -6,12 +6,11 @@ import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
-import java.util.Optional;
 import java.util.function.Function;
-import java.util.stream.Collectors;
+import picocli.CommandLine;
 import picocli.CommandLine.ITypeConverter;
-import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Model.OptionSpec;
+import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.TypeConversionException;
 
 /**
@@ -22,119 +21,83 @@ public final class OptionValue {
   private OptionValue() {}
 
   /**
-   * {@return the options of an object with picocli's annotations, converted by this class} Numbers
-   * are integers within the bounds of {@link Within}; enum names may be in upper or lower case. An
-   * option that declares a converter keeps it.
+   * Adds the conversions of option types: integers as C's strtol reads them, long integers as
+   * {@link ByteSize}, bandwidths and latencies. Enum names may be in upper or lower case.
    *
-   * @param flags the object
+   * @param line the command
+   * @return the same command
    */
-  public static CommandSpec spec(Object flags) {
-    CommandSpec spec = CommandSpec.forAnnotatedObject(flags);
-    // Every option is removed and added again, to keep the order of the help.
-    for (OptionSpec option : List.copyOf(spec.options())) {
-      OptionSpec.Builder builder = OptionSpec.builder(option);
-      if (option.converters().length == 0) {
-        converter(option).ifPresent(builder::converters);
-      }
-      spec.remove(option).addOption(builder.build());
-    }
-    return spec;
+  public static CommandLine convert(CommandLine line) {
+    line.setCaseInsensitiveEnumValuesAllowed(true);
+    convert(line, int.class, OptionValue::whole);
+    convert(line, Integer.class, OptionValue::whole);
+    convert(line, long.class, ByteSize::parse);
+    convert(line, Long.class, ByteSize::parse);
+    convert(line, Bandwidth.class, Bandwidth::parse);
+    convert(line, Latency.class, Latency::parse);
+    return line;
   }
 
-  private static Optional<ITypeConverter<?>> converter(OptionSpec option) {
-    Class<?> type = option.auxiliaryTypes()[0];
-    Within bounds = ((AnnotatedElement) option.userObject()).getAnnotation(Within.class);
-    if (bounds != null) {
-      return Optional.of(text -> whole(text, bounds.least(), bounds.most()));
-    }
-    if (type == int.class || type == Integer.class) {
-      return Optional.of(OptionValue::whole);
-    }
-    return type.isEnum() ? Optional.of(text -> named(type, text)) : Optional.empty();
+  /**
+   * Adds the conversion of an option type.
+   *
+   * @param <T> the type
+   * @param line the command
+   * @param type the type
+   * @param parser its {@link IllegalArgumentException} quotes the value and gives the rule
+   */
+  public static <T> void convert(CommandLine line, Class<T> type, Function<String, T> parser) {
+    line.registerConverter(
+        type,
+        text -> {
+          try {
+            return parser.apply(text);
+          } catch (IllegalArgumentException e) {
+            throw new TypeConversionException(e.getMessage());
+          }
+        });
   }
 
   /** As C's strtol: also hexadecimal after 0x and octal after 0, with a plus sign or blanks. */
-  private static int whole(String text) {
+  private static Integer whole(String text) {
     try {
       // Integer.decode also takes #10 for a hexadecimal number.
       return Integer.decode(text.strip().replace('#', '?'));
     } catch (NumberFormatException e) {
-      throw new TypeConversionException("'" + text + "' is not a whole number");
+      throw new IllegalArgumentException("'" + text + "' is not a whole number", e);
     }
   }
 
   /**
-   * {@return a whole number within bounds}
+   * Checks the bounds of all integer options.
    *
-   * @param text the value
-   * @param min the minimum
-   * @param max the maximum
-   * @throws TypeConversionException if the value is not such a number
+   * @param line the command, whose arguments have been parsed
+   * @throws ParameterException if a value is not {@link Within} its bounds
    */
-  public static int whole(String text, int min, int max) {
-    if (text.matches("-?[0-9]{1,10}")) {
-      long number = Long.parseLong(text);
-      if (number >= min && number <= max) {
-        return (int) number;
+  public static void checkBounds(CommandLine line) {
+    for (OptionSpec option : line.getCommandSpec().options()) {
+      Within bounds =
+          option.userObject() instanceof AnnotatedElement field
+              ? field.getAnnotation(Within.class)
+              : null;
+      if (bounds != null && option.getValue() != null) {
+        Object value = option.getValue();
+        for (Object each : value instanceof List<?> list ? list : List.of(value)) {
+          check(line, option.shortestName(), (int) each, bounds);
+        }
       }
     }
-    throw new TypeConversionException(
-        "'%s' is not a whole number from %d to %d".formatted(text, min, max));
   }
 
-  /**
-   * {@return the enum constant with a name in upper or lower case}
-   *
-   * @param type the enum
-   * @param text the value
-   * @throws TypeConversionException if there is no such constant
-   */
-  static Enum<?> named(Class<?> type, String text) {
-    List<Enum<?>> constants = List.of((Enum<?>[]) type.getEnumConstants());
-    return constants.stream()
-        .filter(constant -> constant.name().equalsIgnoreCase(text))
-        .findAny()
-        .orElseThrow(
-            () ->
-                new TypeConversionException(
-                    "'%s' is not one of %s"
-                        .formatted(
-                            text,
-                            constants.stream()
-                                .map(constant -> constant.name().toLowerCase(Locale.ROOT))
-                                .collect(Collectors.joining(", ")))));
-  }
-
-  /**
-   * {@return a parsed value}
-   *
-   * @param <T> the type of the result
-   * @param text the value
-   * @param parser the parser; its {@link IllegalArgumentException} quotes the value and gives the
-   *     rule
-   * @throws TypeConversionException if the parser rejects the value
-   */
-  public static <T> T parsed(String text, Function<String, T> parser) {
-    try {
-      return parser.apply(text);
-    } catch (IllegalArgumentException e) {
-      throw new TypeConversionException(e.getMessage());
+  private static void check(CommandLine line, String name, int value, Within bounds) {
+    if (value < bounds.least() || value > bounds.most()) {
+      throw new ParameterException(
+          line,
+          bounds.most() == Integer.MAX_VALUE
+              ? "%s is %d; it must be %d or more".formatted(name, value, bounds.least())
+              : "%s is %d; it must be from %d to %d"
+                  .formatted(name, value, bounds.least(), bounds.most()));
     }
-  }
-
-  /**
-   * {@return a size in bytes that is a positive multiple of the size of a float32}
-   *
-   * @param text the value
-   * @throws TypeConversionException if the value is not such a size
-   */
-  public static long float32Bytes(String text) {
-    long bytes = parsed(text, ByteSize::parse);
-    if (bytes < Float.BYTES || bytes % Float.BYTES != 0) {
-      throw new TypeConversionException(
-          "'" + text + "' is not a positive multiple of 4 bytes, the size of a float32");
-    }
-    return bytes;
   }
 
   /**
@@ -173,17 +136,6 @@ public final class OptionValue {
    */
   public static Path page(String text) {
     return output(text, ".html", ".htm");
-  }
-
-  /** Converts a size in bytes; see {@link ByteSize}. */
-  public static final class Size implements ITypeConverter<Long> {
-    /** For picocli. */
-    public Size() {}
-
-    @Override
-    public Long convert(String text) {
-      return parsed(text, ByteSize::parse);
-    }
   }
 
   /** Converts the name of a file to write; see {@link #output}. */

@@ -5,7 +5,7 @@ import java.lang.annotation.Retention;
 import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
-/** The bounds of an integer option; {@link OptionValue#spec} applies them. */
+/** The bounds of an integer option; {@link OptionValue#checkBounds} checks them. */
 @Retention(RetentionPolicy.RUNTIME)
 @Target(ElementType.FIELD)
 public @interface Within {
@@ -13,5 +13,5 @@ public @interface Within {
   int least();
 
   /** {@return the maximum} */
-  int most();
+  int most() default Integer.MAX_VALUE;
 }

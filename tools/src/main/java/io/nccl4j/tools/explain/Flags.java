@@ -8,10 +8,8 @@ import java.util.List;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
-import picocli.CommandLine.TypeConversionException;
 
 /** The command line options. */
 @Command(
@@ -35,11 +33,7 @@ final class Flags {
   /** The most ranks that fit a picture. */
   static final int MAX_RANKS = 64;
 
-  @Parameters(
-      arity = "1",
-      paramLabel = "COLLECTIVE",
-      description = "all_reduce",
-      converter = Collective.class)
+  @Parameters(arity = "1", paramLabel = "COLLECTIVE", description = "all_reduce")
   String collective;
 
   @Option(names = "--algo", paramLabel = "ring|tree", description = "the algorithm; default both")
@@ -56,7 +50,6 @@ final class Flags {
   @Option(
       names = "--size",
       paramLabel = "BYTES",
-      converter = Size.class,
       description = "bytes of float32 data of each rank, as 64K or 16M; default a toy example")
   Long size;
 
@@ -102,6 +95,15 @@ final class Flags {
    * @throws IllegalArgumentException if the options cannot be combined
    */
   void check() {
+    if (!collective.equals("all_reduce")) {
+      throw new IllegalArgumentException(
+          "'" + collective + "' cannot be explained; all_reduce can");
+    }
+    if (size != null && (size <= 0 || size % Algorithm.ELEMENT_BYTES != 0)) {
+      throw new IllegalArgumentException(
+          "--size is %d; it must be a positive multiple of 4 bytes, the size of a float32"
+              .formatted(size));
+    }
     if (size == null && channels != null) {
       throw new IllegalArgumentException("--channels is for --size; the toy has one of each kind");
     }
@@ -125,22 +127,5 @@ final class Flags {
 
   private static List<Integer> sorted(List<Integer> numbers) {
     return numbers.stream().sorted().toList();
-  }
-
-  private static final class Collective implements ITypeConverter<String> {
-    @Override
-    public String convert(String text) {
-      if (text.equals("all_reduce")) {
-        return text;
-      }
-      throw new TypeConversionException("'" + text + "' cannot be explained; all_reduce can");
-    }
-  }
-
-  private static final class Size implements ITypeConverter<Long> {
-    @Override
-    public Long convert(String text) {
-      return OptionValue.float32Bytes(text);
-    }
   }
 }

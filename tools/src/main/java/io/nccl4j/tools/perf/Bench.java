@@ -34,6 +34,8 @@ final class Bench implements AutoCloseable {
   private static final int MAX_LATENCIES = 1000;
 
   private final Settings settings;
+  private final Flags flags;
+  private final Settings.Blocking blocking;
   private final RankEnqueue launch;
   private final EnqueueThreads enqueueThreads;
   private final Ranks ranks;
@@ -51,6 +53,8 @@ final class Bench implements AutoCloseable {
    */
   Bench(Settings requested, List<RankLocation> own, RankEnqueue launch) {
     this.launch = launch;
+    this.flags = requested.flags();
+    this.blocking = flags.blocking();
     this.ranks = new Ranks(requested);
     this.enqueueThreads = new EnqueueThreads(requested.threads(), ranks::abort);
     ranks.connect(requested, enqueueThreads);
@@ -99,8 +103,8 @@ final class Bench implements AutoCloseable {
 
   /** Runs the whole table and passes on each row as soon as it is measured. */
   void run(Consumer<Row> rows) {
-    for (ElementType type : settings.types()) {
-      for (Operator op : settings.ops()) {
+    for (ElementType type : flags.types.list()) {
+      for (Operator op : flags.operators()) {
         for (int root : settings.roots()) {
           // Not closed on failure: stuck work may still be using the memory.
           Series series = new Series(type, op, root);
@@ -137,9 +141,9 @@ final class Bench implements AutoCloseable {
       this.op = op;
       this.root = root;
       this.type = element.type();
-      this.data = new TestData(settings.collective(), element, op, ranks.world(), root);
+      this.data = new TestData(flags.collective, element, op, ranks.world(), root);
       this.buffers = new RankBuffers[ranks.count()];
-      long count = capacity() * settings.aggregated() + settings.unalign();
+      long count = capacity() * flags.aggregated + flags.unalign;
       // By as many threads as will use the memory. The receive buffers need no data yet: allocation
       // maps the memory, and the first operations are out of place.
       ranks.each(
@@ -158,7 +162,7 @@ final class Bench implements AutoCloseable {
     }
 
     private ReduceOp operator(int rank) {
-      if (!settings.collective().reduces() || op.standard() != null) {
+      if (!flags.collective.reduces() || op.standard() != null) {
         return op.standard();
       }
       return ranks.comm(rank).newPreMulSum(type, TestData.factor(type, ranks.number(rank)));
@@ -177,25 +181,25 @@ final class Bench implements AutoCloseable {
           rows.accept(row(shape(size)));
         }
         cycle++;
-      } while (cycle != settings.cycles());
+      } while (cycle != flags.cycles);
     }
 
     private Shape shape(long size) {
-      return settings.collective().shape(size / type.bytes(), type.bytes(), ranks.world());
+      return flags.collective.shape(size / type.bytes(), type.bytes(), ranks.world());
     }
 
     private void warmUp() {
-      if (settings.warmup() == 0) {
+      if (flags.warmup == 0) {
         return;
       }
       boolean first = compiled.isEmpty();
-      String kind = settings.collective().reduces() ? element.label() + op : element.label();
-      if (settings.jitWarmup() && compiled.add(kind)) {
+      String kind = flags.collective.reduces() ? element.label() + op : element.label();
+      if (flags.jitWarmup() && compiled.add(kind)) {
         compile(first ? MIN_JIT_SECONDS : 0);
       }
       Settings.Sizes sizes = settings.sizes();
       for (long size = sizes.min(); size <= sizes.max(); size *= 2) {
-        new IterationBody(shape(size), false, settings.warmup()).run(settings.warmup());
+        new IterationBody(shape(size), false, flags.warmup).run(flags.warmup);
       }
     }
 
@@ -210,7 +214,7 @@ final class Bench implements AutoCloseable {
       List<Burst> bursts = new ArrayList<>();
       for (long size : medium > small ? List.of(small, medium) : List.of(small)) {
         bursts.add(new Burst(size, false));
-        if (settings.collective().hasInPlace()) {
+        if (flags.collective.hasInPlace()) {
           bursts.add(new Burst(size, true));
         }
       }
@@ -240,15 +244,14 @@ final class Bench implements AutoCloseable {
       private double best = Double.POSITIVE_INFINITY;
 
       Burst(long size, boolean inPlace) {
-        this.work =
-            new IterationBody(shape(size), inPlace, settings.iterations() * settings.aggregated());
+        this.work = new IterationBody(shape(size), inPlace, flags.iterations * flags.aggregated);
       }
 
       /** Runs the operation; returns whether its time improved. */
       boolean run() {
-        boolean costly = settings.graphLaunches() > 0 || settings.perIteration();
-        int max = costly ? settings.iterations() : MAX_ITERATIONS;
-        double one = best * settings.aggregated() * Math.max(1, settings.graphLaunches());
+        boolean costly = flags.graphs > 0 || flags.perIteration();
+        int max = costly ? flags.iterations : MAX_ITERATIONS;
+        double one = best * flags.aggregated * Math.max(1, flags.graphs);
         double before = best;
         best = Math.min(best, work.time((int) Math.clamp(SECONDS / one, 1, max)).seconds());
         return best < IMPROVEMENT * before;
@@ -256,8 +259,7 @@ final class Bench implements AutoCloseable {
     }
 
     private Row row(Shape shape) {
-      boolean reduces =
-          settings.collective().reduces() || settings.collective() == Collective.SENDRECV;
+      boolean reduces = flags.collective.reduces() || flags.collective == Collective.SENDRECV;
       return new Row(
           shape.total() * type.bytes(),
           shape.param(),
@@ -273,30 +275,29 @@ final class Bench implements AutoCloseable {
      * measurement out of place, not checked again: nccl-tests prints numbers there, too.
      */
     private Row.Cell cell(Shape shape, boolean second) {
-      boolean inPlace = second && settings.collective().hasInPlace();
-      IterationBody work =
-          new IterationBody(shape, inPlace, settings.iterations() * settings.aggregated());
-      Timing timing = work.time(settings.iterations());
+      boolean inPlace = second && flags.collective.hasInPlace();
+      IterationBody work = new IterationBody(shape, inPlace, flags.iterations * flags.aggregated);
+      Timing timing = work.time(flags.iterations);
       double algBw =
-          settings.collective().algorithmBytes(shape, type.bytes(), ranks.world())
+          flags.collective.algorithmBytes(shape, type.bytes(), ranks.world())
               / timing.seconds()
               / 1e9;
       return new Row.Cell(
           timing.seconds(),
           timing.cpuSeconds(),
           algBw,
-          algBw * settings.collective().busFactor(ranks.world()),
+          algBw * flags.collective.busFactor(ranks.world()),
           second && !inPlace ? Row.UNCHECKED : wrong(shape, inPlace, work),
-          settings.percentiles() ? Percentiles.of(work.latencies(timing.seconds())) : null,
+          flags.percentiles() ? Percentiles.of(work.latencies(timing.seconds())) : null,
           timing.iterations());
     }
 
     private long wrong(Shape shape, boolean inPlace, IterationBody work) {
-      if (settings.checks() == 0) {
+      if (flags.checks == 0) {
         return Row.UNCHECKED;
       }
       long wrong = 0;
-      for (int check = 0; check < settings.checks() && wrong == 0; check++) {
+      for (int check = 0; check < flags.checks && wrong == 0; check++) {
         repetition++;
         long bytes = shape.total() * type.bytes();
         ranks.each(bytes, rank -> prepare(rank, shape, inPlace));
@@ -315,23 +316,22 @@ final class Bench implements AutoCloseable {
       RankBuffers own = buffers[rank];
       Range sent = data.sent(ranks.number(rank), shape, repetition);
       if (!inPlace) {
-        own.write(own.send(), shifted(sent, settings.unalign()));
+        own.write(own.send(), shifted(sent, flags.unalign));
       }
       if (!inPlace || sent.count() < shape.total()) {
         Range poison = data.untouched(0, shape.total());
-        own.write(own.recv(), shifted(poison, settings.unalign()));
+        own.write(own.recv(), shifted(poison, flags.unalign));
       }
       if (inPlace) {
         own.write(
-            own.recv(),
-            shifted(sent, settings.unalign() + shape.sendInPlace() * ranks.number(rank)));
+            own.recv(), shifted(sent, flags.unalign + shape.sendInPlace() * ranks.number(rank)));
       }
     }
 
     private long wrong(int rank, Shape shape, boolean inPlace) {
       RankBuffers own = buffers[rank];
       int number = ranks.number(rank);
-      long offset = settings.unalign() + (inPlace ? shape.recvInPlace() * number : 0);
+      long offset = flags.unalign + (inPlace ? shape.recvInPlace() * number : 0);
       long wrong = 0;
       for (Range range : data.received(number, shape, repetition, inPlace)) {
         wrong += own.wrong(own.recv(), shifted(range, offset));
@@ -364,7 +364,7 @@ final class Bench implements AutoCloseable {
 
       IterationBody(Shape shape, boolean inPlace, int operations) {
         long steps = shape.total() == 0 ? 1 : capacity() / shape.total();
-        int grouped = settings.aggregated();
+        int grouped = flags.aggregated;
         int slots = Math.clamp(steps, grouped, Math.max(grouped, operations));
         this.sends = new Buffer[ranks.count()][slots];
         this.recvs = new Buffer[ranks.count()][slots];
@@ -374,7 +374,7 @@ final class Bench implements AutoCloseable {
           long sendOffset = inPlace ? shape.sendInPlace() * ranks.number(rank) : 0;
           long recvOffset = inPlace ? shape.recvInPlace() * ranks.number(rank) : 0;
           for (int slot = 0; slot < slots; slot++) {
-            long at = settings.unalign() + shape.total() * slot;
+            long at = flags.unalign + shape.total() * slot;
             sends[rank][slot] = from.slice(at + sendOffset, shape.send());
             recvs[rank][slot] = own.recv().slice(at + recvOffset, shape.recv());
           }
@@ -411,7 +411,7 @@ final class Bench implements AutoCloseable {
       /** Waits for all ranks of a thread. */
       void complete(int thread) {
         for (int rank = ranks.first(thread); rank < ranks.first(thread + 1); rank++) {
-          ranks.complete(rank, settings.timeout());
+          ranks.complete(rank, flags.timeout());
         }
       }
 
@@ -429,7 +429,7 @@ final class Bench implements AutoCloseable {
 
       /** Runs the operation once for the data check, as a graph if graphs are timed. */
       void runChecked() {
-        if (settings.graphLaunches() == 0) {
+        if (flags.graphs == 0) {
           run(1);
           return;
         }
@@ -448,9 +448,9 @@ final class Bench implements AutoCloseable {
         run(1);
         try (Stopwatch stopwatch = new Stopwatch(settings, ranks, iterations)) {
           List<Timing> timings = enqueueThreads.all(thread -> time(thread, iterations, stopwatch));
-          double[] each = stopwatch.iterations(settings.aggregated());
-          return Timing.of(timings, settings.average())
-              .ofAll(stats, settings.average())
+          double[] each = stopwatch.iterations(flags.aggregated);
+          return Timing.of(timings, flags.average())
+              .ofAll(stats, flags.average())
               .withIterations(each == null ? null : stats.max(each));
         }
       }
@@ -463,7 +463,7 @@ final class Bench implements AutoCloseable {
        * @return for each iteration, the time of one operation in seconds, of the slowest thread
        */
       double[] latencies(double seconds) {
-        double one = Math.max(seconds, 1e-9) * settings.aggregated();
+        double one = Math.max(seconds, 1e-9) * flags.aggregated;
         int count = (int) Math.clamp(LATENCY_SECONDS / one, MIN_LATENCIES, MAX_LATENCIES);
         double[] slowest = new double[count];
         for (double[] ofThread : enqueueThreads.all(thread -> latencies(thread, count))) {
@@ -479,13 +479,13 @@ final class Bench implements AutoCloseable {
           long start = System.nanoTime();
           enqueueIteration(thread, i);
           complete(thread);
-          seconds[i] = (System.nanoTime() - start) / 1e9 / settings.aggregated();
+          seconds[i] = (System.nanoTime() - start) / 1e9 / flags.aggregated;
         }
         return seconds;
       }
 
       private Timing time(int thread, int iterations, Stopwatch stopwatch) {
-        return settings.graphLaunches() > 0
+        return flags.graphs > 0
             ? timeGraph(thread, iterations)
             : timeIterations(thread, iterations, stopwatch);
       }
@@ -502,15 +502,14 @@ final class Bench implements AutoCloseable {
                 });
         barrier(thread);
         long start = System.nanoTime();
-        for (int launches = 0; launches < settings.graphLaunches(); launches++) {
+        for (int launches = 0; launches < flags.graphs; launches++) {
           launch(thread, graphs);
         }
         long enqueued = System.nanoTime();
         complete(thread);
         long end = System.nanoTime();
         graphs.forEach(Graph::close);
-        double operations =
-            (double) iterations * settings.aggregated() * settings.graphLaunches() * 1e9;
+        double operations = (double) iterations * flags.aggregated * flags.graphs * 1e9;
         return new Timing((end - start) / operations, (enqueued - start) / operations, null);
       }
 
@@ -535,7 +534,7 @@ final class Bench implements AutoCloseable {
         for (int i = 0; i < iterations; i++) {
           stopwatch.start(ranks, thread, i);
           iterate(thread, i);
-          if (settings.blocking() == Settings.Blocking.WAIT_AND_UNTIMED_BARRIER) {
+          if (blocking == Settings.Blocking.WAIT_AND_UNTIMED_BARRIER) {
             complete(thread);
             stopwatch.stop(ranks, thread, i);
             long waitStart = System.nanoTime();
@@ -547,13 +546,13 @@ final class Bench implements AutoCloseable {
         long enqueued = System.nanoTime();
         complete(thread);
         long end = System.nanoTime();
-        double operations = (double) iterations * settings.aggregated() * 1e9;
+        double operations = (double) iterations * flags.aggregated * 1e9;
         return new Timing(
             (end - start - untimed) / operations, (enqueued - start - untimed) / operations, null);
       }
 
       private void enqueueIteration(int thread, int iteration) {
-        int aggregated = settings.aggregated();
+        int aggregated = flags.aggregated;
         if (aggregated == 1) {
           enqueue(thread, iteration);
         } else {
@@ -568,7 +567,7 @@ final class Bench implements AutoCloseable {
 
       private void iterate(int thread, int iteration) {
         enqueueIteration(thread, iteration);
-        switch (settings.blocking()) {
+        switch (blocking) {
           case WAIT_AND_BARRIER -> {
             complete(thread);
             barrier(thread);

@@ -8,20 +8,20 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.tools.cli.BusBandwidth;
 import java.util.Arrays;
-import java.util.Optional;
+import java.util.Locale;
 import java.util.stream.Collectors;
 
 /** The collectives that can be measured, with the counts and bandwidths of nccl-tests. */
 enum Collective implements RankEnqueue {
-  ALL_REDUCE("all_reduce", Operation.ALL_REDUCE),
-  ALL_GATHER("all_gather", Operation.ALL_GATHER),
-  REDUCE_SCATTER("reduce_scatter", Operation.REDUCE_SCATTER),
-  BROADCAST("broadcast", Operation.BROADCAST),
-  REDUCE("reduce", Operation.REDUCE),
-  ALLTOALL("alltoall", Operation.ALL_TO_ALL),
-  GATHER("gather", Operation.GATHER),
-  SCATTER("scatter", Operation.SCATTER),
-  SENDRECV("sendrecv", Operation.SEND);
+  ALL_REDUCE(Operation.ALL_REDUCE),
+  ALL_GATHER(Operation.ALL_GATHER),
+  REDUCE_SCATTER(Operation.REDUCE_SCATTER),
+  BROADCAST(Operation.BROADCAST),
+  REDUCE(Operation.REDUCE),
+  ALLTOALL(Operation.ALL_TO_ALL),
+  GATHER(Operation.GATHER),
+  SCATTER(Operation.SCATTER),
+  SENDRECV(Operation.SEND);
 
   /**
    * The counts of one operation, in elements.
@@ -39,23 +39,21 @@ enum Collective implements RankEnqueue {
     }
   }
 
-  private final String label;
   // For sendrecv, the send.
   private final Operation operation;
 
-  Collective(String label, Operation operation) {
-    this.label = label;
+  Collective(Operation operation) {
     this.operation = operation;
   }
 
   /** Returns the name on the command line. */
   String label() {
-    return label;
+    return name().toLowerCase(Locale.ROOT);
   }
 
   /** Returns the name of the nccl-tests program that measures this. */
   String program() {
-    return label + "_perf";
+    return label() + "_perf";
   }
 
   /** Returns whether an operator combines the data. */
@@ -124,11 +122,6 @@ enum Collective implements RankEnqueue {
                 comm.recv(recv, (comm.rank() + comm.size() - 1) % comm.size(), stream);
               });
     }
-  }
-
-  /** Returns the collective with a name. */
-  static Optional<Collective> named(String name) {
-    return Arrays.stream(values()).filter(collective -> collective.label.equals(name)).findAny();
   }
 
   /** Returns all names, separated by commas. */

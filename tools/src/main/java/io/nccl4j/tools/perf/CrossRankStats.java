@@ -123,7 +123,7 @@ final class CrossRankStats {
           }
         });
     for (int rank = 0; rank < ranks.count(); rank++) {
-      ranks.complete(rank, settings.timeout());
+      ranks.complete(rank, settings.flags().timeout());
     }
     MemorySegment result = MemorySegment.ofArray(new byte[(int) recvs.getFirst().byteSize()]);
     recvs.getFirst().copyTo(result, ranks.stream(0));

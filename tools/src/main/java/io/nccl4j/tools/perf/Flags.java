@@ -1,12 +1,10 @@
 package io.nccl4j.tools.perf;
 
-import static io.nccl4j.tools.perf.BadArguments.checkAtLeast;
-import static io.nccl4j.tools.perf.BadArguments.checkAtMost;
-
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceType;
 import io.nccl4j.tools.cli.OptionValue;
+import io.nccl4j.tools.cli.Within;
 import io.nccl4j.tools.perf.Settings.Average;
 import io.nccl4j.tools.perf.Settings.Blocking;
 import java.time.Duration;
@@ -14,10 +12,10 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
@@ -59,12 +57,7 @@ final class Flags {
     DIRECT
   }
 
-  @Parameters(
-      index = "0",
-      arity = "0..1",
-      paramLabel = "COLLECTIVE",
-      hidden = true,
-      converter = CollectiveName.class)
+  @Parameters(index = "0", arity = "0..1", paramLabel = "COLLECTIVE", hidden = true)
   Collective collective;
 
   @Option(
@@ -91,6 +84,7 @@ final class Flags {
       paramLabel = "N",
       defaultValue = "20",
       description = "timed iterations; default 20")
+  @Within(least = 1)
   int iterations;
 
   @Option(
@@ -99,6 +93,7 @@ final class Flags {
       defaultValue = "1",
       description =
           "operations per iteration, launched as one group, each with its own memory; default 1")
+  @Within(least = 1)
   int aggregated;
 
   @Option(
@@ -106,6 +101,7 @@ final class Flags {
       paramLabel = "N",
       defaultValue = "1",
       description = "warm-up iterations for each size; default 1")
+  @Within(least = 0)
   int warmup;
 
   @Option(
@@ -119,6 +115,7 @@ final class Flags {
       paramLabel = "N",
       defaultValue = "1",
       description = "number of runs of the whole table, 0 for unlimited; default 1")
+  @Within(least = 0)
   int cycles;
 
   @Option(
@@ -126,6 +123,7 @@ final class Flags {
       paramLabel = "0|1",
       defaultValue = "0",
       description = "each thread creates its own communicators; default 0")
+  @Within(least = 0, most = 1)
   int parallelInit;
 
   @Option(
@@ -133,13 +131,13 @@ final class Flags {
       paramLabel = "N",
       defaultValue = "1",
       description = "data checks per row, 0 for none; default 1")
+  @Within(least = 0)
   int checks;
 
   @Option(
       names = {"-o", "--op"},
       paramLabel = "NAME",
       defaultValue = "sum",
-      converter = OperatorName.class,
       description = "sum, prod, max, min, avg, mulsum or all; default sum")
   Operators operators;
 
@@ -147,7 +145,6 @@ final class Flags {
       names = {"-d", "--datatype"},
       paramLabel = "NAME",
       defaultValue = "float",
-      converter = TypeName.class,
       description =
           "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2 or all; default float")
   Types types;
@@ -157,6 +154,7 @@ final class Flags {
       paramLabel = "N",
       defaultValue = "0",
       description = "the root rank, -1 for each rank in turn; default 0")
+  @Within(least = -1)
   int root;
 
   @Option(
@@ -165,6 +163,7 @@ final class Flags {
       defaultValue = "0",
       description =
           "1: wait and barrier after each operation, 2: wait only, 3: wait and untimed barrier after each iteration; default 0")
+  @Within(least = 0, most = 3)
   int blocking;
 
   @Option(
@@ -173,6 +172,7 @@ final class Flags {
       defaultValue = "0",
       description =
           "time-out of a wait for the ranks to connect, and for their work; the reference backend may take twice as long, to name the missing rank. Default 0: 10 minutes, for work on NCCL 30. Processes that start late are always waited for 2 minutes")
+  @Within(least = 0)
   int timeout;
 
   @Option(
@@ -180,6 +180,7 @@ final class Flags {
       paramLabel = "0|1",
       defaultValue = "0",
       description = "show the enqueue time instead of the total time; default 0")
+  @Within(least = 0, most = 1)
   int cpuTime;
 
   @Option(
@@ -187,6 +188,7 @@ final class Flags {
       paramLabel = "0|1",
       defaultValue = "0",
       description = "end each row with the time of day; default 0")
+  @Within(least = 0, most = 1)
   int timestamps;
 
   @Mixin final FileOptions files = new FileOptions();
@@ -197,6 +199,7 @@ final class Flags {
       defaultValue = "1",
       description =
           "reported time: 0 rank 0's, 1 the mean, 2 the minimum, 3 the maximum; default 1")
+  @Within(least = 0, most = 3)
   int average;
 
   @Option(
@@ -204,6 +207,7 @@ final class Flags {
       paramLabel = "N",
       defaultValue = "0",
       description = "offset of the buffers in their allocations, in elements; default 0")
+  @Within(least = 0)
   int unalign;
 
   @Option(
@@ -211,6 +215,7 @@ final class Flags {
       paramLabel = "0|1",
       defaultValue = "0",
       description = "also time each iteration separately; default 0")
+  @Within(least = 0, most = 1)
   int perIteration;
 
   @Option(
@@ -227,6 +232,7 @@ final class Flags {
       description =
           "capture the iterations as a graph and launch it N times; default 0: no graph. On the"
               + " reference backend each launch enqueues the operations again")
+  @Within(least = 0)
   int graphs;
 
   @Mixin final UnsupportedOptions unsupported = new UnsupportedOptions();
@@ -247,9 +253,32 @@ final class Flags {
   static CommandLine parser(Flags flags) {
     // Picocli warns on stderr of each repeated flag.
     CommandLine.tracer().setLevel(CommandLine.TraceLevel.OFF);
-    return new CommandLine(OptionValue.spec(flags))
-        .setOverwrittenOptionsAllowed(true)
-        .setAbbreviatedOptionsAllowed(true);
+    CommandLine line =
+        OptionValue.convert(new CommandLine(flags))
+            .setOverwrittenOptionsAllowed(true)
+            .setAbbreviatedOptionsAllowed(true);
+    OptionValue.convert(line, Operators.class, text -> new Operators(named(Operator.class, text)));
+    OptionValue.convert(line, Types.class, text -> new Types(named(ElementType.class, text)));
+    return line;
+  }
+
+  /** Returns the constant with a name in upper or lower case, or all for {@code all}. */
+  private static <E extends Enum<E>> List<E> named(Class<E> type, String text) {
+    List<E> constants = List.of(type.getEnumConstants());
+    List<E> named =
+        text.equals("all")
+            ? constants
+            : constants.stream().filter(each -> each.name().equalsIgnoreCase(text)).toList();
+    if (named.isEmpty()) {
+      throw new IllegalArgumentException(
+          "'%s' is not one of %s or all"
+              .formatted(
+                  text,
+                  constants.stream()
+                      .map(each -> each.name().toLowerCase(Locale.ROOT))
+                      .collect(Collectors.joining(", "))));
+    }
+    return named;
   }
 
   /** The operators of {@code -o}. */
@@ -261,28 +290,16 @@ final class Flags {
   /**
    * Checks the flags without a backend.
    *
+   * @param line the parser of the flags
    * @throws BadArguments if they are invalid
    */
-  void check() {
+  void check(CommandLine line) {
     if (collective == null) {
       throw new BadArguments("no collective given; use one of " + Collective.names());
     }
+    OptionValue.checkBounds(line);
     unsupported.check();
     sizes.requested();
-    checkAtLeast(1, iterations, "-n");
-    checkAtLeast(1, aggregated, "-m");
-    checkAtLeast(0, warmup, "-w");
-    checkAtLeast(0, cycles, "-N");
-    checkAtLeast(0, checks, "-c");
-    checkAtLeast(0, timeout, "-T");
-    checkAtLeast(0, unalign, "-u");
-    checkAtLeast(-1, root, "-r");
-    checkAtMost(1, parallelInit, "-p");
-    checkAtMost(1, cpuTime, "-C");
-    checkAtMost(1, timestamps, "-S");
-    checkAtMost(1, perIteration, "-I");
-    checkAtMost(3, blocking, "-z");
-    checkAtMost(3, average, "-a");
     if (skipped < 0 || skipped >= iterations || (skipped > 0 && perIteration == 0)) {
       throw new BadArguments(
           "-K is " + skipped + "; it needs -I 1 and must be from 0 to " + (iterations - 1));
@@ -292,7 +309,6 @@ final class Flags {
     }
     ranks.check();
     files.check(cycles, graphs);
-    checkAtLeast(0, graphs, "-G");
     if (graphs > 0 && (blocking != 0 || perIteration != 0)) {
       throw new BadArguments(
           "-G is "
@@ -319,40 +335,56 @@ final class Flags {
           "-r is %d; it must be from 0 to %d, or -1 for all in turn".formatted(root, all - 1));
     }
     return new Settings(
-        collective,
+        this,
         opened,
         choices(opened, environment),
         job,
         firstDevice,
-        ranks.enqueueThreads(),
         count / ranks.enqueueThreads(),
-        types.list(),
-        collective.reduces() || collective == Collective.SENDRECV
-            ? operators.list()
-            : List.of(Operator.SUM),
         roots(all),
-        sizes.withinMemory(devices, count * job.localProcesses(), aggregated),
-        iterations,
-        warmup,
-        warmup > 0 && !noJitWarmup,
-        aggregated,
-        cycles,
-        checks,
-        List.of(Average.RANK0, Average.AVG, Average.MIN, Average.MAX).get(average),
-        List.of(
-                Blocking.NONE,
-                Blocking.WAIT_AND_BARRIER,
-                Blocking.WAIT,
-                Blocking.WAIT_AND_UNTIMED_BARRIER)
-            .get(blocking),
-        Duration.ofSeconds(timeout),
-        cpuTime == 1,
-        perIteration == 1,
-        files.percentiles || (files.html != null && graphs == 0),
-        graphs,
-        skipped,
-        unalign,
-        parallelInit == 1);
+        sizes.withinMemory(devices, count * job.localProcesses(), aggregated));
+  }
+
+  /** Returns the operators to measure; one if nothing is reduced. */
+  List<Operator> operators() {
+    return collective.reduces() || collective == Collective.SENDRECV
+        ? operators.list()
+        : List.of(Operator.SUM);
+  }
+
+  /** Returns whether operations run until the JIT has compiled them. */
+  boolean jitWarmup() {
+    return warmup > 0 && !noJitWarmup;
+  }
+
+  /** Returns which thread's time counts. */
+  Average average() {
+    return List.of(Average.RANK0, Average.AVG, Average.MIN, Average.MAX).get(average);
+  }
+
+  /** Returns when the threads wait. */
+  Blocking blocking() {
+    return List.of(
+            Blocking.NONE,
+            Blocking.WAIT_AND_BARRIER,
+            Blocking.WAIT,
+            Blocking.WAIT_AND_UNTIMED_BARRIER)
+        .get(blocking);
+  }
+
+  /** Returns the longest wait for the ranks' streams; zero for the default. */
+  Duration timeout() {
+    return Duration.ofSeconds(timeout);
+  }
+
+  /** Returns whether each iteration is timed separately. */
+  boolean perIteration() {
+    return perIteration == 1;
+  }
+
+  /** Returns whether single operations are also timed. */
+  boolean percentiles() {
+    return files.percentiles || (files.html != null && graphs == 0);
   }
 
   private Map<String, String> choices(Backend opened, Map<String, String> environment) {
@@ -371,33 +403,5 @@ final class Flags {
       return List.of(-1);
     }
     return root >= 0 ? List.of(root) : IntStream.range(0, count).boxed().toList();
-  }
-
-  /** Converts the collective's name. */
-  private static final class CollectiveName implements ITypeConverter<Collective> {
-    @Override
-    public Collective convert(String text) {
-      return Collective.named(text)
-          .orElseThrow(
-              () ->
-                  new BadArguments(
-                      "'" + text + "' is not a collective; use one of " + Collective.names()));
-    }
-  }
-
-  /** Converts the value of {@code -o}. */
-  private static final class OperatorName implements ITypeConverter<Operators> {
-    @Override
-    public Operators convert(String text) {
-      return OptionValue.parsed(text, name -> new Operators(Operator.named(name)));
-    }
-  }
-
-  /** Converts the value of {@code -d}. */
-  private static final class TypeName implements ITypeConverter<Types> {
-    @Override
-    public Types convert(String text) {
-      return OptionValue.parsed(text, name -> new Types(ElementType.named(name)));
-    }
   }
 }

@@ -117,9 +117,10 @@ final class JsonReport {
   }
 
   private static Object config(Settings settings, List<RankLocation> locations) {
+    Flags flags = settings.flags();
     Map<String, Object> config =
         object(
-            "collective", settings.collective().label(),
+            "collective", flags.collective.label(),
             "backend", settings.backend().name());
     config.putAll(settings.choices());
     Settings.Sizes sizes = settings.sizes();
@@ -135,16 +136,16 @@ final class JsonReport {
     config.put(factor ? "step_factor" : "step_bytes", factor ? sizes.factor() : sizes.step());
     config.putAll(
         object(
-            "warmup_iters", settings.warmup(),
-            "iterations", settings.iterations(),
-            "aggregated_iterations", settings.aggregated(),
-            "validation", settings.checks(),
-            "graph", settings.graphLaunches(),
-            "blocking_collectives", "" + (settings.blocking() != Settings.Blocking.NONE),
-            "jit_warmup", "" + settings.jitWarmup(),
-            "per_iter_timing", "" + settings.perIteration(),
-            "per_iter_skip", settings.skipped(),
-            "parallel_init", "" + settings.parallelInit(),
+            "warmup_iters", flags.warmup,
+            "iterations", flags.iterations,
+            "aggregated_iterations", flags.aggregated,
+            "validation", flags.checks,
+            "graph", flags.graphs,
+            "blocking_collectives", "" + (flags.blocking() != Settings.Blocking.NONE),
+            "jit_warmup", "" + flags.jitWarmup(),
+            "per_iter_timing", "" + flags.perIteration(),
+            "per_iter_skip", flags.skipped,
+            "parallel_init", "" + (flags.parallelInit == 1),
             "devices", devices));
     return config;
   }
@@ -171,13 +172,13 @@ final class JsonReport {
             "root", "%6d".formatted(row.root()));
     put(json, settings, "out_of_place", row.outOfPlace());
     put(json, settings, "in_place", row.inPlace());
-    json.put("actual_iterations", settings.iterations());
+    json.put("actual_iterations", settings.flags().iterations);
     json.put("experiment_name", "");
     return json;
   }
 
   private static void put(Map<String, Object> row, Settings settings, String name, Row.Cell cell) {
-    boolean cpu = settings.cpuTime();
+    boolean cpu = settings.flags().cpuTime == 1;
     row.put(
         name,
         object(
@@ -193,7 +194,7 @@ final class JsonReport {
       row.put(name + "_latency", latency(cell.latency()));
     }
     if (cell.iterations() != null) {
-      row.put(name + "_per_iter", iterations(settings.skipped(), cell.iterations()));
+      row.put(name + "_per_iter", iterations(settings.flags().skipped, cell.iterations()));
     }
   }
 

@@ -32,7 +32,6 @@ import java.util.stream.Stream;
 import jdk.jfr.FlightRecorder;
 import org.apache.logging.log4j.LogManager;
 import picocli.CommandLine;
-import picocli.CommandLine.Model.OptionSpec;
 import picocli.CommandLine.ParameterException;
 
 /** The bandwidth command: parses the command line, runs it and returns an exit status. */
@@ -116,7 +115,7 @@ public final class Perf {
         checkOutput();
         return ExitStatus.OK;
       }
-      flags.check();
+      flags.check(commandLine);
       Job job = Job.in(environment);
       if (job.writes()) {
         flags.files.checkWritable();
@@ -125,12 +124,7 @@ public final class Perf {
           ? measure(flags, job, List.of(args))
           : start(flags, job, List.of(args));
     } catch (ParameterException e) {
-      if (e.getCause() instanceof BadArguments bad) {
-        return fail(
-            flags, bad, withShortNames(commandLine, bad.getMessage()), ExitStatus.BAD_ARGUMENTS);
-      }
-      String message = withShortNames(commandLine, e.getMessage()) + HELP;
-      return fail(flags, e, message, ExitStatus.BAD_ARGUMENTS);
+      return fail(flags, e, e.getMessage() + HELP, ExitStatus.BAD_ARGUMENTS);
     } catch (BadArguments e) {
       return fail(flags, e, e.getMessage(), ExitStatus.BAD_ARGUMENTS);
     } catch (NcclTimeoutException e) {
@@ -154,15 +148,6 @@ public final class Perf {
   private static String remedy() {
     return System.lineSeparator()
         + "Run scripts/nccl4j doctor to see what is missing. Without a GPU, use '--backend reference', which is pure Java.";
-  }
-
-  /** Replaces the long option names in picocli's messages by short ones, as in our own messages. */
-  private static String withShortNames(CommandLine commandLine, String message) {
-    String text = message;
-    for (OptionSpec option : commandLine.getCommandSpec().options()) {
-      text = text.replace("'" + option.longestName() + "'", "'" + option.shortestName() + "'");
-    }
-    return text;
   }
 
   private void checkOutput() {
@@ -313,7 +298,8 @@ public final class Perf {
       this.settings = settings;
       this.args = args;
       this.locations = ownLocations();
-      this.progress = new ProgressLine(terminal ? err : null, settings.rows() * settings.cycles());
+      this.progress =
+          new ProgressLine(terminal ? err : null, settings.rows() * settings.flags().cycles);
       boolean writes = settings.job().writes();
       this.json =
           flags.files.outputFile == null || !writes
@@ -398,7 +384,8 @@ public final class Perf {
     private Bench connected() throws IOException {
       boolean connected = false;
       try {
-        Bench bench = new Bench(settings, locations, interceptor.apply(settings.collective()));
+        Bench bench =
+            new Bench(settings, locations, interceptor.apply(settings.flags().collective));
         if (!settings.job().alone()) {
           settings = bench.settings();
           locations = bench.locations();
@@ -442,7 +429,8 @@ public final class Perf {
         return;
       }
       List<PerfRun> runs = new ArrayList<>(earlier);
-      runs.add(PerfRun.of(text, earlier.isEmpty() ? settings.collective().label() : "this run"));
+      runs.add(
+          PerfRun.of(text, earlier.isEmpty() ? settings.flags().collective.label() : "this run"));
       RunReport.writePage(runs, flags.files.html);
     }
   }

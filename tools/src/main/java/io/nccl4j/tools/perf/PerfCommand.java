@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
+import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.ParseResult;
 
@@ -44,7 +45,8 @@ public final class PerfCommand {
     Flags flags = new Flags();
     boolean sizes;
     try {
-      ParseResult parsed = Flags.parser(flags).parseArgs(arguments.toArray(String[]::new));
+      CommandLine line = Flags.parser(flags);
+      ParseResult parsed = line.parseArgs(arguments.toArray(String[]::new));
       for (String flag : RESERVED) {
         if (parsed.hasMatchedOption(flag)) {
           throw new BadArguments(
@@ -52,15 +54,13 @@ public final class PerfCommand {
         }
       }
       sizes = Stream.of("-b", "-e", "-i", "-f").anyMatch(parsed::hasMatchedOption);
-      flags.check();
+      flags.check(line);
       if (!Job.in(environment).alone()) {
         throw new BadArguments(
             "this is " + Job.in(environment).describe() + "; start it without a launcher");
       }
     } catch (ParameterException | BadArguments e) {
-      // Picocli puts the type's name around a converter's message.
-      Throwable cause = e.getCause() instanceof BadArguments bad ? bad : e;
-      throw new IllegalArgumentException(cause.getMessage(), e);
+      throw new IllegalArgumentException(e.getMessage(), e);
     }
     boolean several =
         flags.types.list().size() > 1

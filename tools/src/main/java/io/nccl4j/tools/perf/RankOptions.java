@@ -2,6 +2,7 @@ package io.nccl4j.tools.perf;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
+import io.nccl4j.tools.cli.Within;
 import io.nccl4j.tools.processes.Processes;
 import java.util.List;
 import java.util.Map;
@@ -13,6 +14,7 @@ final class RankOptions {
       names = "--ranks",
       paramLabel = "N",
       description = "ranks in each process, over all its threads")
+  @Within(least = 1, most = 4096)
   Integer ranks;
 
   @Option(
@@ -26,6 +28,7 @@ final class RankOptions {
       names = "--limit",
       paramLabel = "SECONDS",
       description = "with --procs, the time limit for all of them; default: none")
+  @Within(least = 1)
   Integer limit;
 
   @Option(
@@ -38,22 +41,18 @@ final class RankOptions {
       names = {"-t", "--nthreads"},
       paramLabel = "N",
       description = "threads that enqueue operations; default 1")
+  @Within(least = 1, most = 4096)
   Integer threads;
 
   @Option(
       names = {"-g", "--ngpus"},
       paramLabel = "N",
       description = "ranks per thread: GPUs, or devices of the reference backend")
+  @Within(least = 1, most = 4096)
   Integer ngpus;
 
   /** Checks the options without a backend. */
   void check() {
-    for (Integer count : new Integer[] {ranks, threads, ngpus}) {
-      if (count != null && (count < 1 || count > 4096)) {
-        String flag = count.equals(ranks) ? "--ranks" : count.equals(threads) ? "-t" : "-g";
-        throw new BadArguments(flag + " is " + count + "; it must be from 1 to 4096");
-      }
-    }
     if (ranks != null && ngpus != null && ranks != enqueueThreads() * ngpus) {
       throw new BadArguments(
           "--ranks is %d and -t times -g is %d; give only one of the two, or make them equal"
@@ -65,9 +64,6 @@ final class RankOptions {
     }
     if (limit != null && procs == null) {
       throw new BadArguments("--limit needs --procs; -T limits the waits of a single process");
-    }
-    if (limit != null) {
-      BadArguments.checkAtLeast(1, limit, "--limit");
     }
     int max = Processes.most();
     if (procs != null && (procs < 1 || procs > max)) {

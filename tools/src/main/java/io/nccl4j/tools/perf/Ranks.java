@@ -47,9 +47,10 @@ final class Ranks implements AutoCloseable {
   void connect(Settings settings, EnqueueThreads enqueueThreads) {
     CommunicatorConfig config =
         CommunicatorConfig.defaults()
-            .withTimeout(settings.timeout().isZero() ? DEFAULT_TIMEOUT : settings.timeout());
+            .withTimeout(
+                settings.flags().timeout().isZero() ? DEFAULT_TIMEOUT : settings.flags().timeout());
     UniqueId id = id(settings);
-    if (settings.parallelInit()) {
+    if (settings.flags().parallelInit == 1) {
       enqueueThreads.all(
           thread -> {
             connect(settings, config, id, first(thread), first(thread + 1));

@@ -1,70 +1,30 @@
 package io.nccl4j.tools.perf;
 
 import io.nccl4j.Backend;
-import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 
 /**
- * The validated settings of a run.
+ * The command line of a run, and what follows from it on this machine.
  *
- * @param collective the collective to measure
- * @param backend the backend that runs it
+ * @param flags the command line
+ * @param backend the backend that runs the collective
  * @param choices the algorithm and protocol settings, by option or variable name
  * @param job this process's position among the processes
  * @param firstDevice the device of this process's first rank; the other ranks use the next ones
- * @param threads the number of threads that enqueue; {@code -t}
- * @param ranksPerThread the number of ranks per thread; {@code -g}
- * @param types the element types; {@code -d}
- * @param ops the operators; {@code -o}
- * @param roots the roots, or only -1 if there is none; {@code -r}
- * @param sizes the sizes; {@code -b -e -i -f}
- * @param iterations the timed iterations; {@code -n}
- * @param warmup the warm-up iterations of each size; {@code -w}
- * @param jitWarmup whether operations run until the JIT has compiled them; {@code --no-jit-warmup}
- * @param aggregated the operations of one iteration, launched as one group; {@code -m}
- * @param cycles the number of runs of the whole table, 0 for unlimited; {@code -N}
- * @param checks the number of data checks per row; {@code -c}
- * @param average which thread's time counts; {@code -a}
- * @param blocking when to wait; {@code -z}
- * @param timeout the longest wait for the ranks' streams; {@code -T}
- * @param cpuTime whether the table shows the enqueue time; {@code -C}
- * @param perIteration whether each iteration is timed separately; {@code -I}
- * @param percentiles whether single operations are also timed; {@code --percentiles}
- * @param graphLaunches how often the iterations, captured as a graph, are launched; 0 for no graph;
- *     {@code -G}
- * @param skipped the number of iterations that {@code -I} leaves out; {@code -K}
- * @param unalign the offset of the buffers in their allocations, in elements; {@code -u}
- * @param parallelInit whether each thread creates its own communicators; {@code -p}
+ * @param ranksPerThread the number of ranks per thread
+ * @param roots the roots, or only -1 if there is none
+ * @param sizes the sizes, within the memory
  */
 record Settings(
-    Collective collective,
+    Flags flags,
     Backend backend,
     Map<String, String> choices,
     Job job,
     int firstDevice,
-    int threads,
     int ranksPerThread,
-    List<ElementType> types,
-    List<Operator> ops,
     List<Integer> roots,
-    Sizes sizes,
-    int iterations,
-    int warmup,
-    boolean jitWarmup,
-    int aggregated,
-    int cycles,
-    int checks,
-    Average average,
-    Blocking blocking,
-    Duration timeout,
-    boolean cpuTime,
-    boolean perIteration,
-    boolean percentiles,
-    int graphLaunches,
-    int skipped,
-    int unalign,
-    boolean parallelInit) {
+    Sizes sizes) {
 
   /** Which thread's time counts. */
   enum Average {
@@ -121,9 +81,14 @@ record Settings(
     }
   }
 
+  /** Returns the number of threads that enqueue. */
+  int threads() {
+    return flags.ranks.enqueueThreads();
+  }
+
   /** Returns the number of ranks in this process. */
   int ranks() {
-    return threads * ranksPerThread;
+    return threads() * ranksPerThread;
   }
 
   /** Returns the number of ranks in all processes. */
@@ -144,37 +109,18 @@ record Settings(
   /** Returns these settings with another upper limit of the sizes. */
   Settings withMaxBytes(long bytes) {
     return new Settings(
-        collective,
+        flags,
         backend,
         choices,
         job,
         firstDevice,
-        threads,
         ranksPerThread,
-        types,
-        ops,
         roots,
-        sizes.withMaxBytes(bytes),
-        iterations,
-        warmup,
-        jitWarmup,
-        aggregated,
-        cycles,
-        checks,
-        average,
-        blocking,
-        timeout,
-        cpuTime,
-        perIteration,
-        percentiles,
-        graphLaunches,
-        skipped,
-        unalign,
-        parallelInit);
+        sizes.withMaxBytes(bytes));
   }
 
   /** Returns the number of rows of one cycle. */
   long rows() {
-    return sizes.count() * types.size() * ops.size() * roots.size();
+    return sizes.count() * flags.types.list().size() * flags.operators().size() * roots.size();
   }
 }

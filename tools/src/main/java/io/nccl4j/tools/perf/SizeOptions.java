@@ -1,7 +1,6 @@
 package io.nccl4j.tools.perf;
 
 import io.nccl4j.Device;
-import io.nccl4j.tools.cli.OptionValue;
 import java.util.List;
 import picocli.CommandLine.Option;
 
@@ -11,7 +10,6 @@ final class SizeOptions {
       names = {"-b", "--minbytes"},
       paramLabel = "SIZE",
       defaultValue = "32M",
-      converter = OptionValue.Size.class,
       description = "the first size; default 32M")
   long minBytes;
 
@@ -19,14 +17,12 @@ final class SizeOptions {
       names = {"-e", "--maxbytes"},
       paramLabel = "SIZE",
       defaultValue = "32M",
-      converter = OptionValue.Size.class,
       description = "the last size; default 32M")
   long maxBytes;
 
   @Option(
       names = {"-i", "--stepbytes"},
       paramLabel = "SIZE",
-      converter = OptionValue.Size.class,
       description = "added to a size to get the next; default 1M")
   Long stepBytes;
 

@@ -11,9 +11,9 @@ final class Stopwatch implements AutoCloseable {
 
   /** Creates the events: one per boundary, or two per iteration if an untimed barrier follows. */
   Stopwatch(Settings settings, Ranks ranks, int iterations) {
-    this.paired = settings.blocking() == Settings.Blocking.WAIT_AND_UNTIMED_BARRIER;
+    this.paired = settings.flags().blocking() == Settings.Blocking.WAIT_AND_UNTIMED_BARRIER;
     this.iterations = iterations;
-    this.events = settings.perIteration() ? new Event[ranks.count()][] : null;
+    this.events = settings.flags().perIteration() ? new Event[ranks.count()][] : null;
     for (int rank = 0; events != null && rank < ranks.count(); rank++) {
       events[rank] = new Event[paired ? 2 * iterations : iterations + 1];
       for (int i = 0; i < events[rank].length; i++) {

@@ -18,6 +18,7 @@ final class Table {
   private final PrintStream out;
   private final boolean timestamps;
   private Settings settings;
+  private Flags flags;
 
   /**
    * Creates a table.
@@ -44,13 +45,14 @@ final class Table {
       long maxBytes,
       List<RankLocation> locations) {
     settings = measured;
+    flags = measured.flags();
     Settings.Sizes sizes = settings.sizes();
     print("# %s%n", version);
-    if (settings.jitWarmup()) {
+    if (flags.jitWarmup()) {
       print(
           "# JIT warm-up: before each type and operator, until times are stable (--no-jit-warmup)%n");
     }
-    print("# Collective test starting: %s%n", settings.collective().program());
+    print("# Collective test starting: %s%n", flags.collective.program());
     print(
         "# nThread %d nGpus %d minBytes %d maxBytes %d step: %d(%s) warmup iters: %d iters: %d agg iters: %d validation: %d graph: %d unalign: %d%n",
         settings.threads(),
@@ -59,12 +61,12 @@ final class Table {
         maxBytes,
         sizes.factor() > 1 ? sizes.factor() : sizes.step(),
         sizes.factor() > 1 ? "factor" : "bytes",
-        settings.warmup(),
-        settings.iterations(),
-        settings.aggregated(),
-        settings.checks(),
-        settings.graphLaunches(),
-        settings.unalign());
+        flags.warmup,
+        flags.iterations,
+        flags.aggregated,
+        flags.checks,
+        flags.graphs,
+        flags.unalign);
     modes();
     print("#%n# Using devices%n");
     for (int rank = 0; rank < locations.size(); rank++) {
@@ -86,7 +88,7 @@ final class Table {
   }
 
   private void modes() {
-    switch (settings.blocking()) {
+    switch (flags.blocking()) {
       case NONE -> {}
       case WAIT_AND_BARRIER ->
           print("# Blocking Enabled: wait and barrier after each inner iteration (-m) %n");
@@ -95,25 +97,23 @@ final class Table {
           print(
               "# Blocking Enabled: wait and barrier after each outer iteration (-n); time excludes barrier %n");
     }
-    if (settings.perIteration()) {
+    if (flags.perIteration()) {
       print("# Per-Iteration Report: event timing; i_* uses max over ranks");
-      print(
-          settings.skipped() > 0 ? "; summary skips first %d iterations %n" : " %n",
-          settings.skipped());
+      print(flags.skipped > 0 ? "; summary skips first %d iterations %n" : " %n", flags.skipped);
     }
-    if (settings.parallelInit()) {
+    if (flags.parallelInit == 1) {
       print("# Parallel Init Enabled: each thread makes its own communicators %n");
     }
-    if (!settings.collective().hasInPlace()) {
+    if (!flags.collective.hasInPlace()) {
       print(
           "# %s has no in-place form: those columns are a second run out of place %n",
-          settings.collective().label());
+          flags.collective.label());
     }
   }
 
   private void columns() {
-    String time = settings.cpuTime() ? "cputime" : "time";
-    boolean more = settings.perIteration();
+    String time = flags.cpuTime == 1 ? "cputime" : "time";
+    boolean more = flags.perIteration();
     print("#%n# %10s  %12s  %8s  %6s  %6s", "", "", "", "", "");
     print(
         more
@@ -146,7 +146,7 @@ final class Table {
   }
 
   private void cell(Row.Cell cell) {
-    double seconds = settings.cpuTime() ? cell.cpuSeconds() : cell.seconds();
+    double seconds = flags.cpuTime == 1 ? cell.cpuSeconds() : cell.seconds();
     print(
         "  %s  %s  %s",
         Text.column(seconds * 1e6, 7), Text.column(cell.algBw(), 6), Text.column(cell.busBw(), 6));
@@ -156,7 +156,7 @@ final class Table {
       print("  %6s", Text.general((double) cell.wrong()));
     }
     if (cell.iterations() != null) {
-      Statistics statistics = Statistics.of(cell.iterations(), settings.skipped());
+      Statistics statistics = Statistics.of(cell.iterations(), flags.skipped);
       print(
           "  %s  %s  %s  %s",
           Text.column(statistics.min() * 1e6, 7),
@@ -177,7 +177,7 @@ final class Table {
         "# %-20s : %d %s%n",
         "Out of bounds values", failedChecks, failedChecks > 0 ? "FAILED" : "OK");
     print("# %-20s : %s %n", "Avg bus bandwidth", Text.general(averageBusBw));
-    print("#%n# Collective test concluded: %s%n#%n%n", settings.collective().program());
+    print("#%n# Collective test concluded: %s%n#%n%n", flags.collective.program());
     out.flush();
   }
 

@@ -6,9 +6,7 @@ import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.tools.cli.Within;
 import java.nio.file.Path;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.TypeConversionException;
 
 /** The command line options. */
 @Command(
@@ -51,7 +49,6 @@ final class Flags {
   @Option(
       names = "--size",
       paramLabel = "BYTES",
-      converter = Size.class,
       description = "bytes of float32 data of each rank, as 64K or 1G; default a table of sizes")
   Long size;
 
@@ -59,7 +56,6 @@ final class Flags {
       names = "--intra",
       paramLabel = "BANDWIDTH",
       defaultValue = "450GB/s",
-      converter = Bandwidths.class,
       description = "bandwidth of a rank within its node; default 450GB/s")
   Bandwidth intra;
 
@@ -67,7 +63,6 @@ final class Flags {
       names = "--inter",
       paramLabel = "BANDWIDTH",
       defaultValue = "50GB/s",
-      converter = Bandwidths.class,
       description = "bandwidth of a rank's network card to other nodes; default 50GB/s")
   Bandwidth inter;
 
@@ -75,14 +70,12 @@ final class Flags {
       names = "--latency",
       paramLabel = "TIME",
       defaultValue = "5us",
-      converter = Latencies.class,
       description = "latency of a hop to another node with Simple; default 5us")
   Latency latency;
 
   @Option(
       names = "--intra-latency",
       paramLabel = "TIME",
-      converter = Latencies.class,
       description = "latency of a hop within a node with Simple; default 4/14 of --latency")
   Latency intraLatency;
 
@@ -90,7 +83,6 @@ final class Flags {
       names = "--launch",
       paramLabel = "TIME",
       defaultValue = "6.6us",
-      converter = Latencies.class,
       description = "time to start an operation; default 6.6us")
   Latency launch;
 
@@ -119,29 +111,4 @@ final class Flags {
 
   @Option(names = "--json", description = "print JSON, in bytes and seconds, instead of tables")
   boolean json;
-
-  private static final class Size implements ITypeConverter<Long> {
-    @Override
-    public Long convert(String text) {
-      long bytes = OptionValue.float32Bytes(text);
-      if (bytes > Crossover.MAX_BYTES) {
-        throw new TypeConversionException("'" + text + "' is more than 64G");
-      }
-      return bytes;
-    }
-  }
-
-  private static final class Bandwidths implements ITypeConverter<Bandwidth> {
-    @Override
-    public Bandwidth convert(String text) {
-      return OptionValue.parsed(text, Bandwidth::parse);
-    }
-  }
-
-  private static final class Latencies implements ITypeConverter<Latency> {
-    @Override
-    public Latency convert(String text) {
-      return OptionValue.parsed(text, Latency::parse);
-    }
-  }
 }

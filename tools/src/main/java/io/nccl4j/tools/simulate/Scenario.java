@@ -31,6 +31,14 @@ record Scenario(Model model, Network network, int channels, Long size, RankSweep
           "--nodes %d does not divide --ranks %d; all nodes must have the same number of ranks"
               .formatted(flags.nodes, flags.ranks));
     }
+    if (flags.size != null
+        && (flags.size <= 0
+            || flags.size % Model.ELEMENT_BYTES != 0
+            || flags.size > Crossover.MAX_BYTES)) {
+      throw new IllegalArgumentException(
+          "--size is %d; it must be a multiple of 4 bytes, the size of a float32, up to 64G"
+              .formatted(flags.size));
+    }
     Network network =
         new Network(
             flags.intra.bytesPerSecond(),

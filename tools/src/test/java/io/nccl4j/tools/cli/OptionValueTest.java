@@ -2,15 +2,20 @@ package io.nccl4j.tools.cli;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.CsvSource;
+import picocli.CommandLine;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.TypeConversionException;
 
 class OptionValueTest {
@@ -19,37 +24,62 @@ class OptionValueTest {
     GREEN
   }
 
+  private static final class Flags {
+    @Option(names = {"-n", "--number"})
+    @Within(least = -1, most = 4)
+    int number;
+
+    @Option(names = "--list", split = ",")
+    @Within(least = 1)
+    List<Integer> list;
+
+    @Option(names = "--size")
+    long size;
+
+    @Option(names = "--colour")
+    Colour colour;
+  }
+
   @TempDir Path folder;
 
   private static void refused(String message, Executable conversion) {
     assertEquals(message, assertThrows(TypeConversionException.class, conversion).getMessage());
   }
 
+  private static Flags parsed(String... args) {
+    Flags flags = new Flags();
+    CommandLine line = OptionValue.convert(new CommandLine(flags));
+    line.parseArgs(args);
+    OptionValue.checkBounds(line);
+    return flags;
+  }
+
   @Test
-  void wholeNumberWithinBoundsIsAccepted() {
-    assertEquals(-1, OptionValue.whole("-1", -1, 4));
-    assertEquals(4, OptionValue.whole("4", -1, 4));
+  void valuesAreConverted() {
+    Flags flags = parsed("-n", "-1", "--list", "1,0x10", "--size", "2K", "--colour", "green");
+    assertEquals(-1, flags.number);
+    assertEquals(List.of(1, 16), flags.list);
+    assertEquals(2048, flags.size);
+    assertEquals(Colour.GREEN, flags.colour);
   }
 
   @ParameterizedTest
-  @ValueSource(strings = {"5", "-2", "", "one", "1.0", "0x1", "1000000000000"})
-  void invalidNumberIsQuotedWithBounds(String text) {
-    refused(
-        "'" + text + "' is not a whole number from -1 to 4", () -> OptionValue.whole(text, -1, 4));
-  }
-
-  @Test
-  void unknownEnumNameIsRefused() {
-    assertEquals(Colour.GREEN, OptionValue.named(Colour.class, "green"));
-    refused("'blue' is not one of red, green", () -> OptionValue.named(Colour.class, "blue"));
-  }
-
-  @Test
-  void parserFailureKeepsItsMessage() {
-    assertEquals(2048L, OptionValue.parsed("2K", ByteSize::parse));
-    refused(
-        "'big' is not a size: a number of bytes, optionally with K, M or G (1024-based)",
-        () -> OptionValue.parsed("big", ByteSize::parse));
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          -n 5          | -n is 5; it must be from -1 to 4
+          --number=-2   | -n is -2; it must be from -1 to 4
+          --list 1,0    | --list is 0; it must be 1 or more
+          -n one        | 'one' is not a whole number
+          -n 1.0        | '1.0' is not a whole number
+          --size big    | 'big' is not a size: a number of bytes, optionally with K, M or G (1024-based)
+          --colour blue | expected one of [RED, GREEN] (case-insensitive) but was 'blue'
+          """)
+  void invalidValueIsRefusedWithRule(String args, String message) {
+    ParameterException e =
+        assertThrows(ParameterException.class, () -> parsed(args.split(" ", -1)));
+    assertTrue(e.getMessage().endsWith(message), e.getMessage());
   }
 
   @Test

@@ -75,13 +75,13 @@ class ExplainTest {
       textBlock =
           """
           all_gather                          | 'all_gather' cannot be explained; all_reduce can
-          all_reduce --ranks 0                | '0' is not a whole number from 1 to 64
-          all_reduce --ranks 65               | '65' is not a whole number from 1 to 64
-          all_reduce --algo star              | 'star' is not one of ring, tree
-          all_reduce --size 6                 | '6' is not a positive multiple of 4 bytes
+          all_reduce --ranks 0                | --ranks is 0; it must be from 1 to 64
+          all_reduce --ranks 65               | --ranks is 65; it must be from 1 to 64
+          all_reduce --algo star              | expected one of [RING, TREE]
+          all_reduce --size 6                 | --size is 6; it must be a positive multiple of 4 bytes
           all_reduce --order 0,1,2            | --order is 0,1,2; it must have every rank from 0 to 3 once
           all_reduce --ranks 2 --order 0,0    | --order is 0,0; it must have every rank from 0 to 1 once
-          all_reduce --order 0,b              | 'b' is not a whole number from 0 to 63
+          all_reduce --order 0,b              | 'b' is not a whole number
           all_reduce --order 0,1,2,3 --algo tree  | --order is for the ring, and --algo is tree
           all_reduce --ranks-per-node 2 --algo ring | --ranks-per-node is for trees, and --algo is ring
           all_reduce --channels 4             | --channels is for --size

@@ -40,8 +40,8 @@ class ArgumentsTest {
       delimiter = '|',
       textBlock =
           """
-          all_reduce -d float128         | 'float128' is not a data type; use one of int8, uint8,
-          all_reduce -o xor              | 'xor' is not an operator; use one of sum, prod, max, min, avg, mulsum or all
+          all_reduce -d float128         | 'float128' is not one of int8, uint8,
+          all_reduce -o xor              | 'xor' is not one of sum, prod, max, min, avg, mulsum or all
           all_reduce -b 0                | -b is 0; it must be 1 byte or more
           all_reduce -b 2M -e 1M         | -b must not be above -e
           all_reduce -b 64M              | -b is 67108864 and -e is 33554432
@@ -50,7 +50,7 @@ class ArgumentsTest {
           all_reduce -b 8 -e 1M -f 1 -i 0 | give -f of 2 or more, or -i of 1 or more
           all_reduce -b 8 -e 1M -i 0     | give -f of 2 or more, or -i of 1 or more
           all_reduce -b 8 -e 1M -f -2    | -f is -2; it must be 2 or more
-          all_reduce --minbytes 12Q      | for option '-b': '12Q' is not a size: a number of bytes, optionally with K, M or G
+          all_reduce --minbytes 12Q      | for option '--minbytes': '12Q' is not a size: a number of bytes, optionally with K, M or G
           all_reduce -b -8               | '-8' is not a size
           all_reduce -e eight            | 'eight' is not a size
           all_reduce -b 99999999999G     | is too large
@@ -82,9 +82,9 @@ class ArgumentsTest {
           all_reduce --procs 2 --limit 0 | --limit is 0; it must be 1 or more
           reduce --ranks 2 -r 2          | -r is 2; it must be from 0 to 1
           reduce --ranks 2 -r -2         | -r is -2; it must be -1 or more
-          all_reduce --algo star         | 'star' is not one of auto, ring, tree
+          all_reduce --algo star         | expected one of [AUTO, RING, TREE, DIRECT]
           broadcast --algo ring          | --algo applies to all_reduce only, not to broadcast
-          all_reduce --backend=mpi       | 'mpi' is not one of auto, nccl, reference
+          all_reduce --backend=mpi       | expected one of [AUTO, NCCL, REFERENCE]
           all_reduce -J result.txt       | -J is result.txt; the name must end in .json
           all_reduce -G -1               | -G is -1; it must be 0 or more
           all_reduce --cudagraph 1 -z 1  | -G is 1; captured operations cannot wait
@@ -96,8 +96,8 @@ class ArgumentsTest {
           all_reduce -M 1                | -M is not supported
           all_reduce --bogus             | Unknown option: '--bogus'; see --help
           all_reduce all_gather          | Unmatched argument
-          all_reduce -n                  | Missing required parameter for option '-n'
-          allreduce                      | 'allreduce' is not a collective; use one of all_reduce, all_gather,
+          all_reduce -n                  | Missing required parameter for option '--iters' (N)
+          allreduce                      | (COLLECTIVE): expected one of [ALL_REDUCE, ALL_GATHER,
           """)
   void badArgumentsPrintOneLineAndExitTwo(String line, String expected) {
     Command command = Command.run(("--backend reference " + line).split(" "));

@@ -9,6 +9,7 @@ import com.fasterxml.jackson.core.JsonToken;
 import io.nccl4j.fixtures.browser.HeadlessBrowser;
 import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
 import io.nccl4j.tools.cli.Commands;
+import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.tools.plots.Chart;
 import io.nccl4j.tools.plots.Curve;
 import java.io.ByteArrayOutputStream;
@@ -131,11 +132,10 @@ class SimulateTest {
 
   @Test
   void chartsShowSizesAndRanks() {
-    List<Chart> charts =
-        HtmlPage.charts(
-            Scenario.of(
-                CommandLine.populateCommand(
-                    new Flags(), "--ranks", "16", "--nodes", "2", "--sweep-ranks", "64")));
+    Flags flags = new Flags();
+    OptionValue.convert(new CommandLine(flags))
+        .parseArgs("--ranks", "16", "--nodes", "2", "--sweep-ranks", "64");
+    List<Chart> charts = HtmlPage.charts(Scenario.of(flags));
     assertEquals(
         List.of(
             "Time, 16 ranks, 8 per node",
@@ -163,8 +163,8 @@ class SimulateTest {
       textBlock =
           """
           --ranks 10 --nodes 4             | --nodes 4 does not divide --ranks 10
-          --ranks 1                        | '1' is not a whole number from 2 to 1000000
-          --ranks 8 --nodes 0              | '0' is not a whole number from 1 to 1000000
+          --ranks 1                        | --ranks is 1; it must be from 2 to 1000000
+          --ranks 8 --nodes 0              | --nodes is 0; it must be from 1 to 1000000
           --ranks 4 --nodes 8              | --nodes 8 does not divide --ranks 4
           --inter 0GB/s                    | '0GB/s' is 0; a bandwidth must be positive
           --intra -1GB/s                   | '-1GB/s' is not a bandwidth
@@ -174,10 +174,10 @@ class SimulateTest {
           --latency -5us                   | '-5us' is not a latency
           --intra-latency 5h               | '5h' is not a latency
           --launch soon                    | 'soon' is not a latency
-          --size 6                         | '6' is not a positive multiple of 4 bytes
+          --size 6                         | --size is 6; it must be a multiple of 4 bytes
           --size 1X                        | '1X' is not a size
-          --size 65G                       | '65G' is more than 64G
-          --channels 65                    | '65' is not a whole number from 1 to 64
+          --size 65G                       | --size is 69793218560; it must be a multiple of 4 bytes, the size of a float32, up to 64G
+          --channels 65                    | --channels is 65; it must be from 1 to 64
           --ranks 64 --sweep-ranks 32      | --sweep-ranks 32 is less than the 64 ranks of a node
           --html page.gif                  | 'page.gif' does not end in .html or .htm
           --colour                         | Unknown option: '--colour'

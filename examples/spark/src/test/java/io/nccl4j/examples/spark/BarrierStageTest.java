@@ -11,7 +11,6 @@ import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.fixtures.programs.StandIn;
-import io.nccl4j.tools.cli.OptionValue;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
@@ -64,7 +63,7 @@ class BarrierStageTest {
         discovery, "#!/bin/sh\necho '{\"name\": \"gpu\", \"addresses\": [\"2\", \"3\"]}'\n");
     Files.setPosixFilePermissions(discovery, PosixFilePermissions.fromString("rwx------"));
     Flags flags = new Flags();
-    new CommandLine(OptionValue.spec(flags)).parseArgs("--master", "local-cluster[2,2,1024]");
+    new CommandLine(flags).parseArgs("--master", "local-cluster[2,2,1024]");
     SparkConf settings =
         Cluster.settings(flags)
             .set("spark.worker.resource.gpu.amount", "2")

@@ -3,7 +3,6 @@ package io.nccl4j.examples.spark;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
-import io.nccl4j.tools.cli.OptionValue;
 import java.time.Duration;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
@@ -22,7 +21,7 @@ class StoppedContextTest {
   @Timeout(value = 2, unit = TimeUnit.MINUTES)
   void jobFailsIfSparkStopsBeforeRanksStart() throws InterruptedException {
     Flags flags = new Flags();
-    new CommandLine(OptionValue.spec(flags)).parseArgs("--master", "local[1]");
+    new CommandLine(flags).parseArgs("--master", "local[1]");
     SparkConf settings =
         Cluster.settings(flags)
             .set("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1h");

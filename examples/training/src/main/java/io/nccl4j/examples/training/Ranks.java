@@ -76,7 +76,7 @@ abstract class Ranks implements Callable<Integer> {
 
   /** Runs a command according to its arguments and the environment, and exits. */
   static void main(Ranks command, String... args) {
-    CommandLine line = new CommandLine(OptionValue.spec(command));
+    CommandLine line = OptionValue.convert(new CommandLine(command));
     line.setExecutionExceptionHandler(
         (failure, of, parsed) -> {
           String message = failure.getMessage() == null ? failure.toString() : failure.getMessage();

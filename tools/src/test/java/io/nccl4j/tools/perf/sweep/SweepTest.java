@@ -297,11 +297,11 @@ class SweepTest {
       delimiter = '|',
       textBlock =
           """
-          nothing                               | sweep: 'nothing' is not a collective
-          --algo star                           | 'star' is not one of ring, tree, direct, nvls
-          --proto fast                          | 'fast' is not one of simple, ll128, ll
-          --limit 0                             | '0' is not a whole number from 1 to 86400
-          --rounds none                         | 'none' is not a whole number from 1 to 1000
+          nothing                               | (COLLECTIVE): expected one of [ALL_REDUCE,
+          --algo star                           | expected one of [RING, TREE, DIRECT, NVLS,
+          --proto fast                          | expected one of [SIMPLE, LL128, LL]
+          --limit 0                             | --limit is 0; it must be from 1 to 86400
+          --rounds none                         | 'none' is not a whole number
           --html none/a.html                    | 'none/a.html' cannot be written: there is no folder
           --html a.gif                          | 'a.gif' does not end in .html or .htm
           --backend reference --proto ll        | the reference backend has no protocols to choose
