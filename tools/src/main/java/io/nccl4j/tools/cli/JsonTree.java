@@ -10,12 +10,18 @@ import com.fasterxml.jackson.core.util.DefaultPrettyPrinter;
 import java.io.IOException;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
+import java.io.Writer;
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 
-/** Reads and writes JSON as a tree of maps, lists, strings, numbers, booleans and null. */
+/**
+ * Reads and writes JSON as a tree of maps, lists, strings, numbers, booleans and null. A stream is
+ * written as a list, without holding all its elements.
+ */
 public final class JsonTree {
   private static final JsonFactory FACTORY = new JsonFactory();
 
@@ -52,10 +58,29 @@ public final class JsonTree {
     return text(tree, null).replace("<", "\\u003c");
   }
 
+  /**
+   * Writes a tree as JSON in one line.
+   *
+   * @param to the writer, which stays open
+   * @param tree the tree
+   * @throws IOException if writing fails
+   */
+  public static void write(Writer to, Object tree) throws IOException {
+    write(to, tree, null);
+  }
+
+  private static void write(Writer to, Object tree, DefaultPrettyPrinter printer)
+      throws IOException {
+    try (JsonGenerator json = FACTORY.createGenerator(to).setPrettyPrinter(printer)) {
+      json.disable(JsonGenerator.Feature.AUTO_CLOSE_TARGET);
+      write(json, tree);
+    }
+  }
+
   private static String text(Object tree, DefaultPrettyPrinter printer) {
     StringWriter text = new StringWriter();
-    try (JsonGenerator json = FACTORY.createGenerator(text).setPrettyPrinter(printer)) {
-      write(json, tree);
+    try {
+      write(text, tree, printer);
     } catch (IOException e) {
       throw new UncheckedIOException("writing to memory cannot fail", e);
     }
@@ -73,13 +98,8 @@ public final class JsonTree {
         }
         json.writeEndObject();
       }
-      case List<?> list -> {
-        json.writeStartArray();
-        for (Object element : list) {
-          write(json, element);
-        }
-        json.writeEndArray();
-      }
+      case List<?> list -> write(json, list.iterator());
+      case Stream<?> stream -> write(json, stream.iterator());
       case String string -> json.writeString(string);
       case Boolean bool -> json.writeBoolean(bool);
       case Integer number -> json.writeNumber(number);
@@ -87,6 +107,14 @@ public final class JsonTree {
       case Double number -> json.writeNumber(number);
       default -> throw new IllegalArgumentException("no JSON for " + tree.getClass());
     }
+  }
+
+  private static void write(JsonGenerator json, Iterator<?> elements) throws IOException {
+    json.writeStartArray();
+    while (elements.hasNext()) {
+      write(json, elements.next());
+    }
+    json.writeEndArray();
   }
 
   /**

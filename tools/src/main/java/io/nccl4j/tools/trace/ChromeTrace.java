@@ -1,18 +1,17 @@
 package io.nccl4j.tools.trace;
 
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonGenerator;
-import java.io.IOException;
-import java.io.Writer;
+import static io.nccl4j.tools.cli.JsonTree.object;
+
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 
 /**
- * Writes a timeline in the JSON format of Perfetto and Chrome: a process for each rank, with a
+ * Formats a timeline in the JSON format of Perfetto and Chrome: a process for each rank, with a
  * thread for each of its streams and one for the calls. Flow arrows lead from a call to its
  * operation, and connect the spans of one operation on several ranks.
  *
@@ -45,52 +44,45 @@ final class ChromeTrace {
   }
 
   private final Timeline timeline;
-  private final JsonGenerator json;
   private final long start;
   private final Map<List<Object>, Long> threads = new LinkedHashMap<>();
   private long flows;
 
-  private ChromeTrace(Timeline timeline, JsonGenerator json) {
+  private ChromeTrace(Timeline timeline) {
     this.timeline = timeline;
-    this.json = json;
     this.start = timeline.start();
   }
 
-  /** Writes a timeline; the writer stays open. */
-  static void write(Timeline timeline, Writer to) throws IOException {
-    try (JsonGenerator json =
-        new JsonFactory().createGenerator(to).disable(JsonGenerator.Feature.AUTO_CLOSE_TARGET)) {
-      new ChromeTrace(timeline, json).write();
-    }
+  /** Returns a timeline as a tree, whose events are created while it is written. */
+  static Map<String, Object> of(Timeline timeline) {
+    ChromeTrace trace = new ChromeTrace(timeline);
+    return object(
+        "displayTimeUnit",
+        "ns",
+        "traceEvents",
+        Stream.of(
+                trace.metadata().stream(),
+                timeline.spans().stream().flatMap(trace::span),
+                timeline.steps().stream().map(trace::step),
+                trace.flowsBetweenRanks().stream())
+            .flatMap(events -> events),
+        "otherData",
+        object(
+            "writer",
+            "nccl4j scripts/nccl4j trace",
+            "start",
+            Instant.ofEpochSecond(0, trace.start).toString()));
   }
 
-  private void write() throws IOException {
-    json.writeStartObject();
-    json.writeStringField("displayTimeUnit", "ns");
-    json.writeArrayFieldStart("traceEvents");
-    processes();
-    for (TraceSpan span : timeline.spans()) {
-      span(span);
-    }
-    for (Step step : timeline.steps()) {
-      step(step);
-    }
-    flowsBetweenRanks();
-    json.writeEndArray();
-    json.writeObjectFieldStart("otherData");
-    json.writeStringField("writer", "nccl4j scripts/nccl4j trace");
-    json.writeStringField("start", Instant.ofEpochSecond(0, start).toString());
-    json.writeEndObject();
-    json.writeEndObject();
-  }
-
-  private void processes() throws IOException {
+  /** Numbers the threads, and returns the names of processes and threads. */
+  private List<Map<String, Object>> metadata() {
+    List<Map<String, Object>> names = new ArrayList<>();
     for (Map.Entry<Timeline.Owner, Integer> entry : timeline.processes().entrySet()) {
       Timeline.Owner process = entry.getKey();
       int number = entry.getValue();
       String name = process.rank() < 0 ? "" : "rank " + process.rank() + " on ";
-      metadata("process_name", number, 0, "name", name + process.source());
-      metadata("process_sort_index", number, 0, "sort_index", number);
+      names.add(metadata("process_name", number, 0, "name", name + process.source()));
+      names.add(metadata("process_sort_index", number, 0, "sort_index", number));
     }
     for (TraceSpan span : timeline.spans()) {
       int number = timeline.number(span.source(), span.rank());
@@ -98,46 +90,47 @@ final class ChromeTrace {
       if (!threads.containsKey(key)) {
         long thread = span.lane().stream() > 0 ? span.lane().stream() : CALLS + 1 + threads.size();
         threads.put(key, thread);
-        metadata("thread_name", number, thread, "name", span.lane().label());
-        metadata("thread_sort_index", number, thread, "sort_index", thread);
+        names.add(metadata("thread_name", number, thread, "name", span.lane().label()));
+        names.add(metadata("thread_sort_index", number, thread, "sort_index", thread));
       }
       List<Object> calls = List.of(number, "calls");
       if (span.operation() != null && !threads.containsKey(calls)) {
         threads.put(calls, CALLS);
-        metadata("thread_name", number, CALLS, "name", "calls");
-        metadata("thread_sort_index", number, CALLS, "sort_index", 0L);
+        names.add(metadata("thread_name", number, CALLS, "name", "calls"));
+        names.add(metadata("thread_sort_index", number, CALLS, "sort_index", 0L));
       }
     }
+    return names;
   }
 
-  private void metadata(String name, int process, long thread, String field, Object value)
-      throws IOException {
-    json.writeStartObject();
-    json.writeStringField("ph", "M");
-    json.writeStringField("name", name);
-    json.writeNumberField("pid", process);
-    json.writeNumberField("tid", thread);
-    json.writeObjectFieldStart("args");
-    json.writePOJOField(field, value);
-    json.writeEndObject();
-    json.writeEndObject();
+  private static Map<String, Object> metadata(
+      String name, int process, long thread, String field, Object value) {
+    return object(
+        "ph", "M", "name", name, "pid", process, "tid", thread, "args", object(field, value));
   }
 
-  private void span(TraceSpan span) throws IOException {
-    begin("X", title(span), category(span), span, thread(span), span.begun());
-    json.writeNumberField("dur", (span.ended() - span.begun()) / NANOS_PER_MICRO);
-    json.writeObjectFieldStart("args");
-    if (span.operation() != null) {
-      moved(span, span.operation());
-    }
+  /** Returns a span and, for an operation, its call and an arrow from the call to the span. */
+  private Stream<Map<String, Object>> span(TraceSpan span) {
+    Map<String, Object> event =
+        event("X", title(span), category(span), span, thread(span), span.begun());
+    event.put("dur", (span.ended() - span.begun()) / NANOS_PER_MICRO);
+    Map<String, Object> about = span.operation() == null ? object() : moved(span, span.operation());
     if (span.error() != null) {
-      json.writeStringField("error", span.error());
+      about.put("error", span.error());
     }
-    json.writeEndObject();
-    json.writeEndObject();
-    if (span.operation() != null) {
-      call(span);
+    event.put("args", about);
+    if (span.operation() == null) {
+      return Stream.of(event);
     }
+    Map<String, Object> call = event("X", title(span), "call", span, CALLS, span.called());
+    call.put(
+        "dur", Math.max(1, Math.min(CALL_NANOS, span.begun() - span.called())) / NANOS_PER_MICRO);
+    long flow = ++flows;
+    return Stream.of(
+        event,
+        call,
+        arrow("s", "enqueued", flow, span, CALLS, span.called()),
+        arrow("f", "enqueued", flow, span, thread(span), span.begun()));
   }
 
   private static String title(TraceSpan span) {
@@ -159,55 +152,48 @@ final class ChromeTrace {
     return threads.get(List.of(timeline.number(span.source(), span.rank()), span.lane()));
   }
 
-  private void moved(TraceSpan span, TraceSpan.Moved moved) throws IOException {
-    json.writeStringField("operation", span.name());
-    json.writeStringField("communicator", moved.communicator());
-    json.writeNumberField("sequence", moved.sequence());
-    json.writeStringField("rank", moved.rank() + " of " + moved.ranks());
-    json.writeNumberField("bytes", moved.bytes());
-    json.writeStringField("type", moved.type());
+  private static Map<String, Object> moved(TraceSpan span, TraceSpan.Moved moved) {
+    Map<String, Object> about =
+        object(
+            "operation", span.name(),
+            "communicator", moved.communicator(),
+            "sequence", moved.sequence(),
+            "rank", moved.rank() + " of " + moved.ranks(),
+            "bytes", moved.bytes(),
+            "type", moved.type());
     if (moved.reduction() != null) {
-      json.writeStringField("reduction", moved.reduction());
+      about.put("reduction", moved.reduction());
     }
     if (moved.peer() >= 0) {
-      json.writeNumberField("peer or root", moved.peer());
+      about.put("peer or root", moved.peer());
     }
     if (moved.group() != 0) {
-      json.writeNumberField("group", moved.group());
+      about.put("group", moved.group());
     }
-    json.writeNumberField("queued (us)", (span.begun() - span.called()) / NANOS_PER_MICRO);
-    json.writeNumberField("bus bandwidth (GB/s)", span.busBandwidth() / GIGA);
+    about.put("queued (us)", (span.begun() - span.called()) / NANOS_PER_MICRO);
+    about.put("bus bandwidth (GB/s)", span.busBandwidth() / GIGA);
+    return about;
   }
 
-  /** Writes the call, and an arrow from it to its operation. */
-  private void call(TraceSpan span) throws IOException {
-    begin("X", title(span), "call", span, CALLS, span.called());
-    json.writeNumberField(
-        "dur", Math.max(1, Math.min(CALL_NANOS, span.begun() - span.called())) / NANOS_PER_MICRO);
-    json.writeEndObject();
-    long flow = ++flows;
-    arrow("s", "enqueued", flow, span, CALLS, span.called());
-    arrow("f", "enqueued", flow, span, thread(span), span.begun());
-  }
-
-  private void arrow(String phase, String name, long flow, TraceSpan span, long thread, long at)
-      throws IOException {
-    begin(phase, name, "flow", span, thread, at);
-    json.writeNumberField("id", flow);
+  private Map<String, Object> arrow(
+      String phase, String name, long flow, TraceSpan span, long thread, long at) {
+    Map<String, Object> arrow = event(phase, name, "flow", span, thread, at);
+    arrow.put("id", flow);
     if (phase.equals("f")) {
-      json.writeStringField("bp", "e");
+      arrow.put("bp", "e");
     }
-    json.writeEndObject();
+    return arrow;
   }
 
-  /** Writes arrows between the ranks of each operation, in the order in which they began. */
-  private void flowsBetweenRanks() throws IOException {
+  /** Returns arrows between the ranks of each operation, in the order in which they began. */
+  private List<Map<String, Object>> flowsBetweenRanks() {
     Map<OperationKey, List<TraceSpan>> all = new LinkedHashMap<>();
     for (TraceSpan span : timeline.spans()) {
       if (span.operation() != null && !span.operation().rejected()) {
         all.computeIfAbsent(OperationKey.of(span), key -> new ArrayList<>()).add(span);
       }
     }
+    List<Map<String, Object>> arrows = new ArrayList<>();
     for (List<TraceSpan> spans : all.values()) {
       if (spans.size() > 1) {
         spans.sort(Comparator.comparingLong(TraceSpan::begun));
@@ -215,41 +201,47 @@ final class ChromeTrace {
         for (int i = 0; i < spans.size(); i++) {
           String phase = i == 0 ? "s" : i == spans.size() - 1 ? "f" : "t";
           TraceSpan span = spans.get(i);
-          arrow(phase, "between ranks", flow, span, thread(span), span.begun());
+          arrows.add(arrow(phase, "between ranks", flow, span, thread(span), span.begun()));
         }
       }
     }
+    return arrows;
   }
 
-  private void step(Step step) throws IOException {
-    json.writeStartObject();
-    json.writeStringField("ph", "i");
-    json.writeStringField("s", "p");
-    json.writeStringField("name", step.name());
-    json.writeStringField("cat", "step");
-    json.writeNumberField("pid", timeline.number(step.source(), step.rank()));
-    json.writeNumberField("tid", CALLS);
-    json.writeNumberField("ts", (step.ended() - start) / NANOS_PER_MICRO);
-    json.writeObjectFieldStart("args");
-    json.writeStringField("of", step.about());
-    json.writeNumberField("took (us)", step.nanos() / NANOS_PER_MICRO);
+  private Map<String, Object> step(Step step) {
+    Map<String, Object> about =
+        object("of", step.about(), "took (us)", step.nanos() / NANOS_PER_MICRO);
     if (step.error() != null) {
-      json.writeStringField("error", step.error());
+      about.put("error", step.error());
     }
-    json.writeEndObject();
-    json.writeEndObject();
+    return object(
+        "ph",
+        "i",
+        "s",
+        "p",
+        "name",
+        step.name(),
+        "cat",
+        "step",
+        "pid",
+        timeline.number(step.source(), step.rank()),
+        "tid",
+        CALLS,
+        "ts",
+        (step.ended() - start) / NANOS_PER_MICRO,
+        "args",
+        about);
   }
 
-  /** Begins an event of a span's process; the caller adds fields and ends it. */
-  private void begin(
-      String phase, String name, String category, TraceSpan span, long thread, long at)
-      throws IOException {
-    json.writeStartObject();
-    json.writeStringField("ph", phase);
-    json.writeStringField("name", name);
-    json.writeStringField("cat", category);
-    json.writeNumberField("pid", timeline.number(span.source(), span.rank()));
-    json.writeNumberField("tid", thread);
-    json.writeNumberField("ts", (at - start) / NANOS_PER_MICRO);
+  /** Returns an event of a span's process, to which the caller adds fields. */
+  private Map<String, Object> event(
+      String phase, String name, String category, TraceSpan span, long thread, long at) {
+    return object(
+        "ph", phase,
+        "name", name,
+        "cat", category,
+        "pid", timeline.number(span.source(), span.rank()),
+        "tid", thread,
+        "ts", (at - start) / NANOS_PER_MICRO);
   }
 }

@@ -1,8 +1,8 @@
 package io.nccl4j.tools.trace;
 
+import io.nccl4j.tools.cli.JsonTree;
 import io.nccl4j.tools.cli.Template;
 import java.io.IOException;
-import java.io.StringWriter;
 
 /** Formats a timeline as a self-contained page. */
 final class HtmlPage {
@@ -24,10 +24,7 @@ final class HtmlPage {
           "a page of %,d spans is too large, the limit is %,d; use -o and Perfetto instead"
               .formatted(timeline.spans().size(), MAX_SPANS));
     }
-    StringWriter json = new StringWriter();
-    ChromeTrace.write(timeline, json);
-    // Escaped, so that the data cannot end the script element around it.
     return Template.read(HtmlPage.class, "timeline.html")
-        .replace(DATA_PLACEHOLDER, json.toString().replace("<", "\\u003c"));
+        .replace(DATA_PLACEHOLDER, JsonTree.script(ChromeTrace.of(timeline)));
   }
 }

@@ -1,6 +1,7 @@
 package io.nccl4j.tools.trace;
 
 import io.nccl4j.tools.cli.Commands;
+import io.nccl4j.tools.cli.JsonTree;
 import io.nccl4j.tools.cli.OutputFile;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -43,7 +44,7 @@ public final class Trace {
       OutputFile.write(flags.html, HtmlPage.of(timeline));
     }
     if (flags.output != null) {
-      OutputFile.write(flags.output, writer -> ChromeTrace.write(timeline, writer));
+      OutputFile.write(flags.output, writer -> JsonTree.write(writer, ChromeTrace.of(timeline)));
     }
     Summary.write(timeline, out);
     return Commands.OK;

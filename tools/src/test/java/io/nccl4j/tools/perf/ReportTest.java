@@ -151,22 +151,19 @@ class ReportTest {
   }
 
   @Test
-  void severalTypesAreSeveralCurves() throws IOException, InterruptedException {
-    run("-d", "all", "--html", file("a.html"), "-N", "2");
+  void severalOperatorsAreSeveralCurves() throws IOException, InterruptedException {
+    // A graph has no percentiles, which would take longer than the rest.
+    run("-o", "all", "-G", "1", "--html", file("a.html"), "-N", "2");
     Visit visit =
         HeadlessBrowser.in(folder)
             .open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PAGE_SUMMARY);
-    String[] types =
-        Stream.of("int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2")
-            .flatMap(names -> Stream.of(names.split(" ", -1)))
-            .map(name -> name + " sum")
+    String[] operators =
+        Stream.of("sum", "prod", "max", "min", "avg", "mulsum")
+            .map(name -> "float " + name)
             .toArray(String[]::new);
     for (String title :
-        List.of(
-            "Time of one operation, out of place",
-            "Bus bandwidth, out of place",
-            "Latency (p99) of single operations, out of place")) {
-      assertTrue(visit.answer().contains(points(title, types)), visit.answer());
+        List.of("Time of one operation, out of place", "Bus bandwidth, out of place")) {
+      assertTrue(visit.answer().contains(points(title, operators)), visit.answer());
     }
     assertEquals(List.of(), visit.errors());
   }

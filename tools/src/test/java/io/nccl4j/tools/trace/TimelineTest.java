@@ -2,8 +2,7 @@ package io.nccl4j.tools.trace;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
-import java.io.IOException;
-import java.io.StringWriter;
+import io.nccl4j.tools.cli.JsonTree;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.regex.Pattern;
@@ -85,23 +84,23 @@ class TimelineTest {
   }
 
   @Test
-  void rejectedOperationHasNoFlow() throws IOException {
+  void rejectedOperationHasNoFlow() {
     List<TraceSpan> spans = new ArrayList<>();
     for (int rank = 0; rank < 2; rank++) {
       spans.add(span("a", rank, 1, "broadcast", 0, 10, 11));
       spans.add(span("a", rank, 1, "allReduce", 0, 12, 13));
       spans.add(span("a", rank, 1, "allReduce", 1, 20, 30));
     }
-    StringWriter json = new StringWriter();
-    ChromeTrace.write(new Timeline(List.of(source("a")), spans, List.of(), Clocks.of(spans)), json);
+    Timeline timeline = new Timeline(List.of(source("a")), spans, List.of(), Clocks.of(spans));
+    String json = JsonTree.script(ChromeTrace.of(timeline));
     assertEquals(2, times("\"name\":\"between ranks\"", json), "from one rank to the other");
     for (String title : List.of("broadcast, rejected", "allReduce, rejected", "allReduce #1")) {
       assertEquals(2 * 2, times("\"name\":\"" + title + "\"", json), "span and call: " + title);
     }
   }
 
-  private static int times(String part, StringWriter text) {
-    return text.toString().split(Pattern.quote(part), -1).length - 1;
+  private static int times(String part, String text) {
+    return text.split(Pattern.quote(part), -1).length - 1;
   }
 
   @Test

@@ -116,6 +116,15 @@ public final class RunReport {
     OutputFile.write(file, new RunReport(runs).page().html());
   }
 
+  /**
+   * {@return the charts of runs}
+   *
+   * @param runs the runs
+   */
+  public static List<Chart> charts(List<PerfRun> runs) {
+    return new RunReport(runs).charts();
+  }
+
   private Page page() {
     String collectives =
         runs.stream().map(PerfRun::collective).distinct().collect(Collectors.joining(", "));
@@ -171,7 +180,7 @@ public final class RunReport {
 
   private Chart chart(String title, Axis axis, ToDoubleFunction<PerfRun.Cell> value) {
     List<Placement> placements =
-        few() ? List.of(Placement.values()) : List.of(Placement.OUT_OF_PLACE);
+        few() && hasInPlace() ? List.of(Placement.values()) : List.of(Placement.OUT_OF_PLACE);
     List<Curve> curves = new ArrayList<>();
     for (int i = 0; i < series.size(); i++) {
       for (Placement placement : placements) {
@@ -180,6 +189,10 @@ public final class RunReport {
       }
     }
     return new Chart(few() ? title : title + ", out of place", SIZE, axis, curves);
+  }
+
+  private boolean hasInPlace() {
+    return runs.stream().flatMap(run -> run.rows().stream()).anyMatch(row -> row.inPlace() != null);
   }
 
   private Chart latencyChart() {

@@ -1,26 +1,18 @@
 package io.nccl4j.tools.perf.sweep;
 
-import io.nccl4j.tools.plots.Curve.Line;
-
 /** NCCL's protocols, with their names in {@code NCCL_PROTO}. */
 enum Protocol {
-  SIMPLE("Simple", Line.SOLID),
-  LL128("LL128", Line.DASHED),
-  LL("LL", Line.DOTTED);
+  SIMPLE("Simple"),
+  LL128("LL128"),
+  LL("LL");
 
   private final String nccl;
-  private final Line line;
 
-  Protocol(String nccl, Line line) {
+  Protocol(String nccl) {
     this.nccl = nccl;
-    this.line = line;
   }
 
   String nccl() {
     return nccl;
-  }
-
-  Line line() {
-    return line;
   }
 }

@@ -8,12 +8,6 @@ import io.nccl4j.tools.cli.JsonTree;
 import io.nccl4j.tools.perf.report.PerfRun;
 import io.nccl4j.tools.perf.report.RunReport;
 import io.nccl4j.tools.perf.report.Texts;
-import io.nccl4j.tools.plots.Axis;
-import io.nccl4j.tools.plots.Axis.Scale;
-import io.nccl4j.tools.plots.Chart;
-import io.nccl4j.tools.plots.Curve;
-import io.nccl4j.tools.plots.Curve.Line;
-import io.nccl4j.tools.plots.Curve.Point;
 import io.nccl4j.tools.plots.Page;
 import io.nccl4j.tools.plots.Table;
 import io.nccl4j.tools.plots.Table.Cell;
@@ -24,13 +18,10 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.function.BiFunction;
 import java.util.stream.Collectors;
 
 /** The results of a sweep as a printed table, CSV, JSON and a page. */
 final class SweepReport {
-  private static final Axis SIZE = new Axis("size", Scale.BYTES);
-
   /** Wide enough for the longest name and a number. */
   private static final int COLUMN_WIDTH = 15;
 
@@ -146,57 +137,22 @@ final class SweepReport {
     return new Table("Missing results", "", List.of("choice", "state", "reason"), rows);
   }
 
-  /** Returns the charts: time, bus bandwidth, and time relative to the best choice. */
-  private List<Chart> charts() {
-    return List.of(
-        chart("Time of each choice", new Axis("time (us)", Scale.LOGARITHMIC), SweepResult::micros),
-        chart(
-            "Bus bandwidth of each choice",
-            new Axis("busbw (GB/s)", Scale.LINEAR),
-            (result, bytes) -> result.at(bytes).map(PerfRun.Cell::busBw).orElse(Double.NaN)),
-        chart(
-            "Time of each choice, as a multiple of the best",
-            new Axis("times the best", Scale.LOGARITHMIC),
-            (result, bytes) ->
-                outcome
-                    .best(bytes)
-                    .map(best -> result.micros(bytes) / best.micros(bytes))
-                    .orElse(Double.NaN)));
-  }
-
-  private Chart chart(String title, Axis axis, BiFunction<SweepResult, Long, Double> value) {
-    List<Algorithm> algorithms =
-        outcome.forced().stream().map(result -> result.choice().algorithm()).distinct().toList();
-    List<Curve> curves = new ArrayList<>();
-    for (SweepResult result : outcome.results()) {
-      SweepChoice choice = result.choice();
-      int colour = choice.automatic() ? Curve.COLOURS - 1 : algorithms.indexOf(choice.algorithm());
-      Line line =
-          choice.automatic()
-              ? Line.MIXED
-              : choice.protocol() == null ? Line.SOLID : choice.protocol().line();
-      List<Point> points =
-          outcome.sizes().stream()
-              .map(bytes -> new Point(bytes, value.apply(result, bytes)))
-              .toList();
-      curves.add(new Curve(choice.name(), colour, line, true, points));
-    }
-    return new Chart(title, SIZE, axis, curves);
-  }
-
   /** Returns everything as a page. */
   Page page() {
     List<Table> tables = new ArrayList<>(List.of(times(), missing(), about()));
     tables.removeIf(table -> table.rows().isEmpty());
-    List<String> lines = new ArrayList<>();
-    lines.add(title() + ". Colours are algorithms, line styles are protocols.");
-    lines.add(outcome.caution());
+    List<String> lines = new ArrayList<>(List.of(title() + ".", outcome.caution()));
     lines.removeIf(String::isEmpty);
+    List<PerfRun> runs =
+        outcome.results().stream()
+            .filter(result -> !result.rounds().isEmpty())
+            .map(SweepResult::run)
+            .toList();
     return new Page(
         outcome.collective() + ": every choice, and what auto costs",
         lines,
         warning(),
-        charts(),
+        RunReport.charts(runs),
         tables);
   }
 

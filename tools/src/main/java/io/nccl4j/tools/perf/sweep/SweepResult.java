@@ -4,7 +4,9 @@ import io.nccl4j.tools.perf.report.PerfRun;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
+import java.util.TreeMap;
 
 /**
  * The result of one choice, of one or several rounds.
@@ -62,6 +64,26 @@ record SweepResult(SweepChoice choice, State state, String reason, List<PerfRun>
   /** Returns the time of a size in microseconds, or NaN if it is missing or the data was wrong. */
   double micros(long bytes) {
     return at(bytes).filter(cell -> cell.wrong() <= 0).map(PerfRun.Cell::micros).orElse(Double.NaN);
+  }
+
+  /** Returns the measurements that count, as a run named after the choice. */
+  PerfRun run() {
+    PerfRun first = rounds.getFirst();
+    Map<Long, PerfRun.Row> rows = new TreeMap<>();
+    for (PerfRun round : rounds) {
+      for (PerfRun.Row row : round.rows()) {
+        if (!Double.isNaN(micros(row.bytes()))) {
+          PerfRun.Cell cell = at(row.bytes()).orElseThrow();
+          rows.put(row.bytes(), new PerfRun.Row(row.bytes(), row.variant(), cell, null));
+        }
+      }
+    }
+    return new PerfRun(
+        choice.name(),
+        first.collective(),
+        first.emulated(),
+        first.facts(),
+        List.copyOf(rows.values()));
   }
 
   /** Returns the label for sizes that were not measured. */

@@ -122,11 +122,25 @@ class PerfReportTest {
   }
 
   @Test
+  void manyRunsShowOnePercentile() throws IOException {
+    Path one = result("one.json", "A GPU", 10, 0, 8);
+    String latency =
+        "\"in_place\": null, \"out_of_place_latency\": {\"operations\": 20, \"min_us\": 1,"
+            + " \"p50_us\": 2, \"p90_us\": 3, \"p99_us\": 4, \"max_us\": 5}";
+    Files.writeString(one, Files.readString(one).replace("\"in_place\": null", latency));
+    String file = one.toString();
+    assertEquals(Commands.OK, run(file, file, file, file, file, "--html", file("a.html")));
+    String page = Files.readString(folder.resolve("a.html"));
+    assertTrue(page.contains("Latency (p99) of single operations, out of place"), page);
+    assertTrue(page.contains("\"one (5)\",\"colour\":4,"), page);
+  }
+
+  @Test
   void equallyNamedRunsStayDistinct() throws IOException {
     String one = result("one.json", "A GPU", 10, 0, 8, 16).toString();
     int status = run(one, one, "--label", "same", "--label", "same", "--html", file("a.html"));
     assertEquals(Commands.OK, status, err::toString);
-    assertTrue(Files.readString(folder.resolve("a.html")).contains("\"same (2), out of place\""));
+    assertTrue(Files.readString(folder.resolve("a.html")).contains("\"same (2)\""));
   }
 
   @ParameterizedTest

@@ -116,9 +116,7 @@ class SweepTest {
     String curves = "auto 3 | ring 3 | tree 3 | direct 3";
     assertEquals(
         new Visit(
-            String.join("\n", "fits", "no warning", curves, curves, curves, "3", ""),
-            List.of(),
-            List.of()),
+            String.join("\n", "fits", "no warning", curves, curves, "3", ""), List.of(), List.of()),
         visit);
     assertEquals(8, err.toString(StandardCharsets.UTF_8).lines().count(), err::toString);
   }
@@ -162,9 +160,7 @@ class SweepTest {
         "Measured on the emulated CUDA of nccl4j's tests, a test fixture in host memory: no time here is NCCL's or a GPU's.";
     assertEquals(
         new Visit(
-            String.join("\n", "fits", warning, curves, curves, curves, "2", "n/a"),
-            List.of(),
-            List.of()),
+            String.join("\n", "fits", warning, curves, curves, "2", "n/a"), List.of(), List.of()),
         visit);
   }
 
