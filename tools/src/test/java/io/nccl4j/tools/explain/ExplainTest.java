@@ -18,6 +18,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -149,6 +150,7 @@ class ExplainTest {
       """;
 
   @ParameterizedTest
+  @Tag("slow")
   @ValueSource(ints = {1, 2, 5})
   void browserPlaysThePage(int ranks) throws IOException, InterruptedException {
     String[] args = {"all_reduce", "--ranks", "" + ranks, "--html", "" + folder.resolve("a.html")};
@@ -189,6 +191,7 @@ class ExplainTest {
   }
 
   @Test
+  @Tag("slow")
   void linkOpensAStepOfAView() throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
     assertEquals(Commands.OK, run("all_reduce", "--html", page.toString()));
@@ -205,6 +208,7 @@ class ExplainTest {
   }
 
   @ParameterizedTest
+  @Tag("slow")
   @ValueSource(strings = {"--ranks 4", "--ranks 64", "--ranks 8 --size 1M"})
   void pageFitsAPhone(String arguments) throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");

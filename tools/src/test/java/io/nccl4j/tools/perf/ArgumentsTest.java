@@ -186,8 +186,7 @@ class ArgumentsTest {
 
   @Test
   void oneSizeNeedsNoStep() {
-    Command command =
-        Command.run("all_reduce", "--backend", "reference", "-b", "1K", "-e", "1K", "-f", "1");
+    Command command = Command.reference("all_reduce -b 1K -e 1K -f 1");
     assertEquals(ExitStatus.OK, command.status());
     assertEquals(1, command.rows().size());
   }

@@ -20,6 +20,11 @@ record Command(int status, String out, String err) {
     return run(UnaryOperator.identity(), args);
   }
 
+  /** Runs the command on the reference backend with arguments that are separated by spaces. */
+  static Command reference(String arguments) {
+    return run((arguments + " --backend reference").split(" ", -1));
+  }
+
   /** Runs the command with a wrapped collective. */
   static Command run(UnaryOperator<RankEnqueue> interceptor, String... args) {
     return run(interceptor, Map.of(), args);

@@ -19,24 +19,8 @@ class OutputTest {
   @CsvSource({"ring", "tree"})
   void eightBytesTo128MiBAreTwentyFiveCorrectRows(String algorithm) {
     Command command =
-        Command.run(
-            "all_reduce",
-            "--backend",
-            "reference",
-            "--ranks",
-            "2",
-            "--algo",
-            algorithm,
-            "-b",
-            "8",
-            "-e",
-            "128M",
-            "-f",
-            "2",
-            "-n",
-            "1",
-            "-w",
-            "0");
+        Command.reference(
+            "all_reduce --ranks 2 --algo " + algorithm + " -b 8 -e 128M -f 2 -n 1 -w 0");
     assertEquals(ExitStatus.OK, command.status(), command.err());
     List<List<String>> rows = command.rows();
     assertEquals(25, rows.size());
@@ -51,24 +35,8 @@ class OutputTest {
   @CsvSource({"1, 2", "2, 1"})
   void graphsAreCapturedLaunchedAndChecked(String threads, String ranksPerThread) {
     Command command =
-        Command.run(
-            "all_reduce",
-            "--backend",
-            "reference",
-            "-t",
-            threads,
-            "-g",
-            ranksPerThread,
-            "-G",
-            "3",
-            "-n",
-            "4",
-            "-b",
-            "8",
-            "-e",
-            "64K",
-            "-f",
-            "2");
+        Command.reference(
+            "all_reduce -t " + threads + " -g " + ranksPerThread + " -G 3 -n 4 -b 8 -e 64K -f 2");
     assertEquals(ExitStatus.OK, command.status(), command.err());
     assertEquals(14, command.rows().size());
     command.rows().forEach(row -> checkRow(row, "float", "sum", "-1"));
@@ -90,25 +58,14 @@ class OutputTest {
   @MethodSource("algorithmsTypesAndRanks")
   void nothingIsWrong(String algorithm, String type, String ranks) {
     Command command =
-        Command.run(
-            "all_reduce",
-            "--backend",
-            "reference",
-            "--ranks",
-            ranks,
-            "--algo",
-            algorithm,
-            "-d",
-            type,
-            "-b",
-            "8",
-            "-e",
-            "1M",
-            "-f",
-            "2",
-            "-n",
-            "2",
-            "--no-jit-warmup");
+        Command.reference(
+            "all_reduce --ranks "
+                + ranks
+                + " --algo "
+                + algorithm
+                + " -d "
+                + type
+                + " -b 8 -e 1M -f 2 -n 2 --no-jit-warmup");
     assertEquals(ExitStatus.OK, command.status(), command.err());
     assertEquals(18, command.rows().size());
     command.rows().forEach(row -> checkRow(row, type, "sum", "-1"));
@@ -118,27 +75,9 @@ class OutputTest {
   @EnumSource(Collective.class)
   void collectiveIsCorrectForAllTypesOperatorsAndRoots(Collective collective) {
     Command command =
-        Command.run(
-            collective.label(),
-            "--backend",
-            "reference",
-            "--ranks",
-            "3",
-            "-b",
-            "1K",
-            "-e",
-            "64K",
-            "-f",
-            "64",
-            "-d",
-            "all",
-            "-o",
-            "all",
-            "-r",
-            "-1",
-            "-n",
-            "2",
-            "--no-jit-warmup");
+        Command.reference(
+            collective.label()
+                + " --ranks 3 -b 1K -e 64K -f 64 -d all -o all -r -1 -n 2 --no-jit-warmup");
     assertEquals(ExitStatus.OK, command.status(), command.err());
     int ops = collective.reduces() || collective == Collective.SENDRECV ? 6 : 1;
     int roots = collective.rooted() ? 3 : 1;
@@ -163,19 +102,7 @@ class OutputTest {
 
   @Test
   void linesMatchNcclTests() {
-    Command command =
-        Command.run(
-            "all_reduce",
-            "--backend",
-            "reference",
-            "--ranks",
-            "2",
-            "-b",
-            "1K",
-            "-e",
-            "1K",
-            "-n",
-            "1");
+    Command command = Command.reference("all_reduce --ranks 2 -b 1K -e 1K -n 1");
     List<String> lines = new ArrayList<>(command.out().lines().toList());
     assertEquals(
         "# JIT warm-up: before each type and operator, until times are stable (--no-jit-warmup)",
@@ -206,34 +133,8 @@ class OutputTest {
   @Test
   void otherFlagsChangeTheColumnsAsInNcclTests() {
     Command command =
-        Command.run(
-            "all_reduce",
-            "--backend",
-            "reference",
-            "-t",
-            "2",
-            "-b",
-            "1K",
-            "-e",
-            "1K",
-            "-n",
-            "3",
-            "-I",
-            "1",
-            "-K",
-            "1",
-            "-S",
-            "1",
-            "-C",
-            "1",
-            "-z",
-            "3",
-            "-c",
-            "0",
-            "-m",
-            "2",
-            "-a",
-            "3");
+        Command.reference(
+            "all_reduce -t 2 -b 1K -e 1K -n 3 -I 1 -K 1 -S 1 -C 1 -z 3 -c 0 -m 2 -a 3");
     assertEquals(ExitStatus.OK, command.status(), command.err());
     List<String> row = command.rows().getFirst();
     assertEquals(13 + 8 + 2, row.size(), row.toString());
@@ -245,38 +146,21 @@ class OutputTest {
   @Test
   void cyclesRepeatTheTable() {
     Command command =
-        Command.run(
-            "broadcast",
-            "--backend",
-            "reference",
-            "-b",
-            "1K",
-            "-e",
-            "4K",
-            "-f",
-            "2",
-            "-N",
-            "3",
-            "-r",
-            "1",
-            "-u",
-            "1");
+        Command.reference("broadcast -b 1K -e 4K -f 2 -N 3 -r 1 -u 1 --no-jit-warmup");
     assertEquals(9, command.rows().size());
     assertEquals("1", command.rows().getFirst().get(4));
   }
 
   @Test
   void tableSaysWhatInPlaceColumnsOfAlltoallAre() {
-    Command command =
-        Command.run("alltoall", "--backend", "reference", "-b", "4K", "-e", "4K", "-n", "1");
+    Command command = Command.reference("alltoall -b 4K -e 4K -n 1 --no-jit-warmup");
     String note = "# alltoall has no in-place form: those columns are a second run out of place \n";
     assertTrue(command.out().contains(note), command.out());
   }
 
   @Test
   void averageCoversAllBandwidths() {
-    Command command =
-        Command.run("broadcast", "--backend", "reference", "-b", "4M", "-e", "8M", "-f", "2");
+    Command command = Command.reference("broadcast -b 4M -e 8M -f 2 --no-jit-warmup");
     double sum = 0;
     for (List<String> row : command.rows()) {
       sum += Double.parseDouble(row.get(7)) + Double.parseDouble(row.get(11));

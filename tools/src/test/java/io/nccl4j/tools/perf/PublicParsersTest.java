@@ -41,7 +41,10 @@ class PublicParsersTest {
     Path file = folder.resolve("run.json");
     Command command =
         Command.run(
-            (collective + " --backend reference --ranks " + RANKS + " -b 64K -e 1M -f 4 -n 5 -J")
+            (collective
+                    + " --backend reference --ranks "
+                    + RANKS
+                    + " -b 64K -e 1M -f 4 -n 5 --no-jit-warmup -J")
                 .concat(" " + file)
                 .split(" ", -1));
     assertEquals(ExitStatus.OK, command.status(), command.err());

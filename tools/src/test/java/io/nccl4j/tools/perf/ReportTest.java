@@ -13,6 +13,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -41,7 +42,7 @@ class ReportTest {
   private Command run(String... more) {
     List<String> args =
         new ArrayList<>(List.of("all_reduce", "--backend", "reference", "--ranks", "3"));
-    args.addAll(List.of("-b", "1K", "-e", "64K", "-f", "4", "-n", "5"));
+    args.addAll(List.of("-b", "1K", "-e", "64K", "-f", "4", "-n", "5", "--no-jit-warmup"));
     args.addAll(List.of(more));
     Command command = Command.run(args.toArray(String[]::new));
     assertEquals(ExitStatus.OK, command.status(), command.err());
@@ -59,6 +60,7 @@ class ReportTest {
   }
 
   @ParameterizedTest
+  @Tag("slow")
   @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
   void pageShowsEverySizeAndItsPercentiles(int width) throws IOException, InterruptedException {
     run("--html", file("a.html"));
@@ -80,6 +82,7 @@ class ReportTest {
   }
 
   @Test
+  @Tag("slow")
   void ringAndTreeAreCompared() throws IOException, InterruptedException {
     run("--algo", "ring", "-J", file("ring.json"));
     run("--algo", "tree", "--compare", file("ring.json"), "--html", file("both.html"));
@@ -151,6 +154,7 @@ class ReportTest {
   }
 
   @Test
+  @Tag("slow")
   void severalOperatorsAreSeveralCurves() throws IOException, InterruptedException {
     // A graph has no percentiles, which would take longer than the rest.
     run("-o", "all", "-G", "1", "--html", file("a.html"), "-N", "2");

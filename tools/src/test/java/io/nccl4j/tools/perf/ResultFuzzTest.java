@@ -33,24 +33,8 @@ class ResultFuzzTest {
     public List<Sample> samples() throws IOException {
       Path file = folder.resolve("result.json");
       Command command =
-          Command.run(
-              "all_reduce",
-              "--backend",
-              "reference",
-              "--ranks",
-              "2",
-              "-b",
-              "1K",
-              "-e",
-              "2K",
-              "-f",
-              "2",
-              "-n",
-              "1",
-              "-w",
-              "0",
-              "-J",
-              file.toString());
+          Command.reference(
+              "all_reduce --ranks 2 -b 1K -e 2K -f 2 -n 1 -w 0 -J " + file.toString());
       assertEquals(ExitStatus.OK, command.status(), command.err());
       return List.of(
           Sample.text(Files.readString(file)),

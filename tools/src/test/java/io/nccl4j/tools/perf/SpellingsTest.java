@@ -15,7 +15,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class SpellingsTest {
   private static Command run(String line) {
     List<String> args = new ArrayList<>(List.of("all_reduce", "--backend", "reference"));
-    args.addAll(List.of("--ranks", "2", "-w", "0", "-c", "0"));
+    args.addAll(List.of("--ranks", "2", "-w", "0", "-c", "0", "-e", "2M"));
     for (String word : line.split(" ", -1)) {
       args.add(word.replace('~', ' '));
     }

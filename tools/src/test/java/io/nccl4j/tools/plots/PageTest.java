@@ -18,6 +18,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -85,6 +86,7 @@ class PageTest {
   }
 
   @ParameterizedTest
+  @Tag("slow")
   @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
   void everyCurveFitsAnyWidth(int width) throws IOException, InterruptedException {
     String curves = "curve 0:11:12,curve 1:0:12,curve 2:0:12";
@@ -98,6 +100,7 @@ class PageTest {
   }
 
   @Test
+  @Tag("slow")
   void textStaysText() throws IOException, InterruptedException {
     String question =
         """
@@ -114,6 +117,7 @@ class PageTest {
   }
 
   @Test
+  @Tag("slow")
   void legendButtonTogglesCurve() throws IOException, InterruptedException {
     String question =
         """
@@ -132,6 +136,7 @@ class PageTest {
   }
 
   @Test
+  @Tag("slow")
   void pointUnderPointerIsShownInNumbers() throws IOException, InterruptedException {
     String question =
         """
@@ -145,6 +150,7 @@ class PageTest {
   }
 
   @ParameterizedTest
+  @Tag("slow")
   @CsvSource({"1, 1, B", "1048576, 3, MiB", "1000, 0.0015, B"})
   void singlePointHasLabelsOnBothAxes(double x, double y, String unit)
       throws IOException, InterruptedException {

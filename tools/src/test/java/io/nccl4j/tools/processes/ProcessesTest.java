@@ -20,6 +20,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -125,6 +126,7 @@ class ProcessesTest {
   }
 
   @Test
+  @Tag("slow")
   void processThatIgnoresSigtermIsKilled() throws IOException {
     Result result =
         run(1, 1, AMPLE, Duration.ofSeconds(5), "trap '' TERM; echo $$ >&2; exec sleep 1000");

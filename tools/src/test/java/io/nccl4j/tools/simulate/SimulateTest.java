@@ -21,6 +21,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -112,6 +113,7 @@ class SimulateTest {
   }
 
   @Test
+  @Tag("slow")
   void pageShowsEveryAlgorithm() throws IOException, InterruptedException {
     Path file = folder.resolve("page.html");
     assertEquals(Commands.OK, run("--ranks", "16", "--nodes", "2", "--html", file.toString()));

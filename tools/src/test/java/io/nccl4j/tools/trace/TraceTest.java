@@ -22,6 +22,7 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import jdk.jfr.Recording;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -124,6 +125,7 @@ class TraceTest {
   }
 
   @Test
+  @Tag("slow")
   void exchangesOverlapInBrowser() throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
     assertEquals(
@@ -153,6 +155,7 @@ class TraceTest {
   }
 
   @Test
+  @Tag("slow")
   void pageFitsAPhoneAndZooms() throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
     assertEquals(

@@ -13,6 +13,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -73,6 +74,7 @@ class PerfReportTest {
       """;
 
   @Test
+  @Tag("slow")
   void twoRunsAreComparedBySize() throws IOException, InterruptedException {
     Path one = result("one.json", "A GPU", 10, 0, 8, 1024);
     Path other = result("other.json", "A GPU", 5, 0, 1024, 1 << 20);
@@ -102,6 +104,7 @@ class PerfReportTest {
   }
 
   @Test
+  @Tag("slow")
   void emulatedDevicesAndWrongDataAreWarnedAbout() throws IOException, InterruptedException {
     Path one = result("one.json", "nccl4j stand-in (no GPU)", 10, 3, 8);
     assertEquals(Commands.OK, run(one.toString(), "--label", "mine", "--html", file("a.html")));
