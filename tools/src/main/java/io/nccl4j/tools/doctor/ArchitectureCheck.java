@@ -9,14 +9,10 @@ import java.util.stream.Collectors;
  * Checks that the libnccl file has device code for every GPU. Code for one architecture only, such
  * as sm_90a, counts as general code of that architecture.
  */
-final class ArchitectureCheck implements Check {
-  @Override
-  public String name() {
-    return "architecture";
-  }
+final class ArchitectureCheck {
+  private ArchitectureCheck() {}
 
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state) {
     List<Gpu> gpus = state.probe().gpus();
     if (gpus.isEmpty() || state.standIn() || state.emulatedCuda()) {
       return List.of();

@@ -1,12 +1,12 @@
 package io.nccl4j.tools.doctor;
 
 import java.util.List;
+import java.util.function.Function;
 
-/** One check of the machine. A check leaves nothing changed and does not block. */
-interface Check {
-  /** Returns the check's name, as reports print it. */
-  String name();
-
-  /** Returns the problems found; empty if there are none. */
-  List<Finding> findings(MachineState state);
-}
+/**
+ * One check of the machine. A check leaves nothing changed and does not block.
+ *
+ * @param name its name, as reports print it
+ * @param findings returns the problems found; empty if there are none
+ */
+record Check(String name, Function<MachineState, List<Finding>> findings) {}

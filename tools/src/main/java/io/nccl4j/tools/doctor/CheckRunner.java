@@ -15,19 +15,19 @@ import java.util.stream.Collectors;
 final class CheckRunner {
   static final List<Check> CHECKS =
       List.of(
-          new JavaCheck(),
-          new LibrariesCheck(),
-          new DriverCheck(),
-          new VisibleDevicesCheck(),
-          new ArchitectureCheck(),
-          new RanksCheck(),
-          new NetworkCheck(),
-          new SharedMemoryCheck(),
-          new LimitsCheck(),
-          new MemoryCheck(),
-          new VariablesCheck(),
-          new ValuesCheck(),
-          new CollectiveCheck());
+          new Check("java", JavaCheck::findings),
+          new Check("libraries", LibrariesCheck::findings),
+          new Check("driver", DriverCheck::findings),
+          new Check("visible devices", VisibleDevicesCheck::findings),
+          new Check("architecture", ArchitectureCheck::findings),
+          new Check("ranks", RanksCheck::findings),
+          new Check("network", NetworkCheck::findings),
+          new Check("shared memory", SharedMemoryCheck::findings),
+          new Check("limits", LimitsCheck::findings),
+          new Check("container memory", MemoryCheck::findings),
+          new Check("variables", VariablesCheck::findings),
+          new Check("values", ValuesCheck::findings),
+          new Check("all-reduce", CollectiveCheck::findings));
 
   private CheckRunner() {}
 
@@ -53,7 +53,7 @@ final class CheckRunner {
   /** Runs one check; if it throws, returns a finding that says so. */
   private static List<Finding> findings(Check check, MachineState state) {
     try {
-      return check.findings(state);
+      return check.findings().apply(state);
     } catch (RuntimeException e) {
       return List.of(
           Finding.unchecked(

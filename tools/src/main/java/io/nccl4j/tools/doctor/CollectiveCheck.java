@@ -4,14 +4,10 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** Reports failures of the two all-reduces, on NCCL and on the reference backend. */
-final class CollectiveCheck implements Check {
-  @Override
-  public String name() {
-    return "all-reduce";
-  }
+final class CollectiveCheck {
+  private CollectiveCheck() {}
 
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state) {
     List<Finding> findings = new ArrayList<>();
     ProbeResult probe = state.probe();
     boolean explained =

@@ -7,7 +7,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /** Checks that there is a driver and that it is new enough for the libraries. */
-final class DriverCheck implements Check {
+final class DriverCheck {
   private static final String CUDA_COMPATIBILITY =
       "CUDA 13 needs driver 580 or later, CUDA 12 needs 525 or later";
   private static final String INSUFFICIENT = "cudaErrorInsufficientDriver";
@@ -16,13 +16,9 @@ final class DriverCheck implements Check {
   // PCI class of display controllers, which includes 3D controllers.
   private static final String DISPLAY_CLASS = "0x03";
 
-  @Override
-  public String name() {
-    return "driver";
-  }
+  private DriverCheck() {}
 
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state) {
     ProbeResult probe = state.probe();
     if (probe.driver().isEmpty()) {
       return List.of(

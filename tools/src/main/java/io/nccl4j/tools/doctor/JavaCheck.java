@@ -4,16 +4,12 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** Checks the Java release, and whether nccl4j may call native code. */
-final class JavaCheck implements Check {
+final class JavaCheck {
   private static final Runtime.Version OLDEST = Runtime.Version.parse("25.0.3");
 
-  @Override
-  public String name() {
-    return "java";
-  }
+  private JavaCheck() {}
 
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state) {
     List<Finding> findings = new ArrayList<>();
     Runtime.Version java = state.machine().java();
     if (java.compareToIgnoreOptional(OLDEST) < 0) {

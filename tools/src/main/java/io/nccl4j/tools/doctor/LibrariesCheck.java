@@ -8,14 +8,10 @@ import java.util.List;
 import java.util.Optional;
 
 /** Checks that both libraries are found, and that there is only one copy of each. */
-final class LibrariesCheck implements Check {
-  @Override
-  public String name() {
-    return "libraries";
-  }
+final class LibrariesCheck {
+  private LibrariesCheck() {}
 
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state) {
     List<Finding> findings = new ArrayList<>();
     state.probe().missing().map(LibrariesCheck::missing).ifPresent(findings::add);
     if (ncclNotFound(state)) {

@@ -10,18 +10,14 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /** Checks the limits on open files and, if there is InfiniBand, on locked memory. */
-final class LimitsCheck implements Check {
+final class LimitsCheck {
   private static final String LIMITS = "/proc/self/limits";
   private static final long OPEN_FILES = 4096;
   private static final long SOCKETS_PER_RANK = 2;
 
-  @Override
-  public String name() {
-    return "limits";
-  }
+  private LimitsCheck() {}
 
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state) {
     Optional<String> limits = state.machine().text(LIMITS);
     if (limits.isEmpty()) {
       return List.of(

@@ -6,7 +6,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 
 /** Checks that the memory limit of the container leaves enough memory. */
-final class MemoryCheck implements Check {
+final class MemoryCheck {
   private static final long MIN_FREE = 1L << 30;
   private static final String CGROUPS = "/sys/fs/cgroup";
 
@@ -23,13 +23,9 @@ final class MemoryCheck implements Check {
     }
   }
 
-  @Override
-  public String name() {
-    return "container memory";
-  }
+  private MemoryCheck() {}
 
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state) {
     return tightest(state.machine())
         .filter(limit -> limit.free() < MIN_FREE)
         .map(

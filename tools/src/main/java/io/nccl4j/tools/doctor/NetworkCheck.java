@@ -6,20 +6,16 @@ import java.util.Optional;
 import java.util.stream.Collectors;
 
 /** Checks that the variables that select interfaces match interfaces of this machine. */
-final class NetworkCheck implements Check {
+final class NetworkCheck {
   private static final String IFNAME = "NCCL_SOCKET_IFNAME";
   private static final String HCA = "NCCL_IB_HCA";
   private static final String INFINIBAND = "/sys/class/infiniband";
   private static final String NEEDS_INTERFACE =
       "ranks connect over sockets first; without an interface, creating a communicator fails";
 
-  @Override
-  public String name() {
-    return "network";
-  }
+  private NetworkCheck() {}
 
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state) {
     Machine machine = state.machine();
     List<Finding> findings = new ArrayList<>(sockets(machine));
     NcclVariable.of(HCA, machine).flatMap(set -> infiniband(set, machine)).ifPresent(findings::add);

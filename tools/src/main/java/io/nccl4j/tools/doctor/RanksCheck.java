@@ -5,16 +5,12 @@ import io.nccl4j.tools.perf.SharedGpus;
 import java.util.List;
 
 /** Checks that this host has a GPU for every rank launched on it. */
-final class RanksCheck implements Check {
+final class RanksCheck {
   private static final String SHARING = SharedGpus.VARIABLE;
 
-  @Override
-  public String name() {
-    return "ranks";
-  }
+  private RanksCheck() {}
 
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state) {
     if (state.launch().isEmpty()) {
       return List.of(
           Finding.error(

@@ -9,7 +9,7 @@ import java.nio.file.Path;
 import java.util.List;
 
 /** Checks that {@code /dev/shm} exists, is writable, and has enough free space. */
-final class SharedMemoryCheck implements Check {
+final class SharedMemoryCheck {
   private static final String FOLDER = "/dev/shm";
   private static final String USE =
       "ranks on one host share memory through it; without it, creating a communicator fails";
@@ -18,29 +18,21 @@ final class SharedMemoryCheck implements Check {
           + " remount,size=50% "
           + FOLDER;
 
-  private final long recommended;
+  /** The size that NVIDIA recommends for containers. */
+  private static final long RECOMMENDED = 1L << 30;
 
-  /** Creates the check with the size that NVIDIA recommends for containers, 1 GiB. */
-  SharedMemoryCheck() {
-    this(1L << 30);
+  private SharedMemoryCheck() {}
+
+  static List<Finding> findings(MachineState state) {
+    return findings(state, RECOMMENDED);
   }
 
   /**
-   * Creates the check.
+   * Checks the folder.
    *
    * @param recommended the number of bytes that should be free
    */
-  SharedMemoryCheck(long recommended) {
-    this.recommended = recommended;
-  }
-
-  @Override
-  public String name() {
-    return "shared memory";
-  }
-
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state, long recommended) {
     Path folder = state.machine().path(FOLDER);
     if (!Files.isDirectory(folder)) {
       return List.of(
@@ -58,7 +50,7 @@ final class SharedMemoryCheck implements Check {
               USE,
               "allow this user to write there (mode 1777), or free space"));
     }
-    return size(folder);
+    return size(folder, recommended);
   }
 
   private static void write(Path folder) throws IOException {
@@ -70,7 +62,7 @@ final class SharedMemoryCheck implements Check {
     }
   }
 
-  private List<Finding> size(Path folder) {
+  private static List<Finding> size(Path folder, long recommended) {
     try {
       FileStore store = Files.getFileStore(folder);
       if (store.getUsableSpace() >= recommended) {

@@ -11,7 +11,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /** Checks for values of NCCL's variables that it ignores, misreads or rejects, as of 2.30.7. */
-final class ValuesCheck implements Check {
+final class ValuesCheck {
   private static final Set<String> LEVELS =
       Set.of("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS");
 
@@ -77,13 +77,9 @@ final class ValuesCheck implements Check {
       Pattern.compile("[ \\t]*[+-]?(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)");
   private static final String IGNORED = "NCCL behaves as if it were not set";
 
-  @Override
-  public String name() {
-    return "values";
-  }
+  private ValuesCheck() {}
 
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state) {
     List<Finding> findings = new ArrayList<>();
     for (NcclVariable setting : NcclVariable.all(state.machine())) {
       if (setting.name().startsWith("NCCL_") && !setting.value().isEmpty()) {

@@ -11,7 +11,7 @@ import java.util.regex.Pattern;
  * Checks for variables that nothing reads. The names that NCCL reads are taken from the constants
  * of the libnccl file in use, so they match its release.
  */
-final class VariablesCheck implements Check {
+final class VariablesCheck {
   /** The variables that nccl4j reads, without those of its own tests. */
   static final Set<String> OWN =
       Set.of(
@@ -50,13 +50,9 @@ final class VariablesCheck implements Check {
   /** Names in every release; a file without them keeps its constants in another section. */
   private static final Set<String> IN_EVERY_RELEASE = Set.of("NCCL_DEBUG", "NCCL_SOCKET_IFNAME");
 
-  @Override
-  public String name() {
-    return "variables";
-  }
+  private VariablesCheck() {}
 
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state) {
     List<Finding> findings = new ArrayList<>();
     List<NcclVariable> settings = NcclVariable.all(state.machine());
     for (NcclVariable setting : settings) {

@@ -5,17 +5,13 @@ import java.util.List;
 import java.util.Optional;
 
 /** Checks the variables that hide GPUs from a process. */
-final class VisibleDevicesCheck implements Check {
+final class VisibleDevicesCheck {
   private static final String CUDA = "CUDA_VISIBLE_DEVICES";
   private static final String CONTAINER = "NVIDIA_VISIBLE_DEVICES";
 
-  @Override
-  public String name() {
-    return "visible devices";
-  }
+  private VisibleDevicesCheck() {}
 
-  @Override
-  public List<Finding> findings(MachineState state) {
+  static List<Finding> findings(MachineState state) {
     List<Finding> findings = new ArrayList<>();
     String cuda = state.machine().environment().get(CUDA);
     if (cuda != null) {

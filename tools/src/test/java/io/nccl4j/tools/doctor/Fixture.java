@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.TreeMap;
+import java.util.function.Function;
 
 /**
  * A simulated machine under a directory, and the result of the probe on it. Initially it is healthy
@@ -150,15 +151,15 @@ final class Fixture {
   }
 
   /** Returns the severity and title of each finding of a check. */
-  List<String> titles(Check check) {
-    return check.findings(state()).stream()
+  List<String> titles(Function<MachineState, List<Finding>> check) {
+    return check.apply(state()).stream()
         .map(each -> each.severity().name().toLowerCase(Locale.ROOT) + ": " + each.title())
         .toList();
   }
 
   /** Returns the only finding of a check. */
-  Finding onlyFinding(Check check) {
-    List<Finding> findings = check.findings(state());
+  Finding onlyFinding(Function<MachineState, List<Finding>> check) {
+    List<Finding> findings = check.apply(state());
     if (findings.size() != 1) {
       throw new AssertionError("expected one finding, got " + findings);
     }

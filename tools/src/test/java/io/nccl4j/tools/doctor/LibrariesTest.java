@@ -47,13 +47,13 @@ class LibrariesTest {
 
   @Test
   void oneCopyIsFine() {
-    assertEquals(List.of(), machine.titles(new LibrariesCheck()));
+    assertEquals(List.of(), machine.titles(LibrariesCheck::findings));
   }
 
   @Test
   void copiesOfOneReleaseAreANote() throws IOException {
     Path conda = copy("conda", "2.30.7");
-    Finding finding = machine.onlyFinding(new LibrariesCheck());
+    Finding finding = machine.onlyFinding(LibrariesCheck::findings);
     assertEquals(Severity.NOTE, finding.severity());
     assertEquals("2 copies of libnccl were found; nccl4j uses the first:", finding.title());
     assertEquals(
@@ -66,14 +66,14 @@ class LibrariesTest {
   @Test
   void copiesOfTwoReleasesAreAWarning() throws IOException {
     copy("conda", "2.27.3");
-    assertEquals(Severity.WARNING, machine.onlyFinding(new LibrariesCheck()).severity());
+    assertEquals(Severity.WARNING, machine.onlyFinding(LibrariesCheck::findings).severity());
   }
 
   @Test
   void copyThatCannotBeLoadedIsListedWithReason() {
     Path arm = Path.of("/arm/libnccl.so.2");
     machine.ncclCopies.add(new NativeLibrary.Copy("conda", arm, "is for another processor"));
-    Finding finding = machine.onlyFinding(new LibrariesCheck());
+    Finding finding = machine.onlyFinding(LibrariesCheck::findings);
     assertEquals(Severity.WARNING, finding.severity());
     assertEquals(
         "unusable (is for another processor): /arm/libnccl.so.2 (conda)",
@@ -83,7 +83,7 @@ class LibrariesTest {
   @Test
   void twoLoadedCopiesAreAWarning() {
     machine.mapped.put("nccl", List.of("/a/libnccl.so.2", "/b/libnccl.so.2"));
-    Finding finding = machine.onlyFinding(new LibrariesCheck());
+    Finding finding = machine.onlyFinding(LibrariesCheck::findings);
     assertEquals(Severity.WARNING, finding.severity());
     assertEquals("2 copies of libnccl are loaded in one process:", finding.title());
     assertEquals(List.of("/a/libnccl.so.2", "/b/libnccl.so.2"), finding.details());
@@ -95,7 +95,7 @@ class LibrariesTest {
         Optional.of(
             new ProbeResult.Missing(
                 "cudart", "no", List.of("system loader: libcudart.so.13: no file")));
-    Finding finding = machine.onlyFinding(new LibrariesCheck());
+    Finding finding = machine.onlyFinding(LibrariesCheck::findings);
     assertEquals(Severity.ERROR, finding.severity());
     assertEquals(List.of("system loader: libcudart.so.13: no file"), finding.details());
     assertTrue(finding.remedy().contains("NCCL4J_CUDART_LIBRARY"), finding.remedy());
@@ -104,7 +104,7 @@ class LibrariesTest {
   @Test
   void missingLibncclIsAnErrorEvenIfNotLoaded() {
     machine.ncclCopies.clear();
-    assertEquals(List.of("error: libnccl was not found"), machine.titles(new LibrariesCheck()));
+    assertEquals(List.of("error: libnccl was not found"), machine.titles(LibrariesCheck::findings));
   }
 
   @Test
@@ -112,7 +112,7 @@ class LibrariesTest {
     machine.ncclProblem = Optional.of("/opt/libnccl.so.2 is not a 64-bit ELF file");
     assertEquals(
         List.of("error: libnccl cannot be read: /opt/libnccl.so.2 is not a 64-bit ELF file"),
-        machine.titles(new LibrariesCheck()));
+        machine.titles(LibrariesCheck::findings));
   }
 
   @Test
@@ -121,7 +121,7 @@ class LibrariesTest {
     machine.mapped.put("nccl", List.of(conda.toString()));
     assertEquals(
         "2.30.7: " + conda + " (conda)",
-        machine.onlyFinding(new LibrariesCheck()).details().getFirst());
+        machine.onlyFinding(LibrariesCheck::findings).details().getFirst());
   }
 
   @Test
@@ -129,7 +129,7 @@ class LibrariesTest {
     machine.nccl = Optional.of(file(true));
     assertEquals(
         List.of("note: libnccl is the stand-in of nccl4j's tests, not NVIDIA's library"),
-        machine.titles(new LibrariesCheck()));
+        machine.titles(LibrariesCheck::findings));
     Report report = CheckRunner.of(machine.state(), List.of());
     assertEquals(
         "a collective can run, on the stand-in of nccl4j's tests, which is not NCCL",
@@ -142,8 +142,8 @@ class LibrariesTest {
     machine.gpus.set(0, new Gpu(0, "nccl4j stand-in (no GPU)", 90));
     assertEquals(
         List.of("note: the CUDA runtime is the emulation of nccl4j's tests, not NVIDIA's library"),
-        machine.titles(new LibrariesCheck()));
-    assertEquals(List.of(), machine.titles(new ArchitectureCheck()));
+        machine.titles(LibrariesCheck::findings));
+    assertEquals(List.of(), machine.titles(ArchitectureCheck::findings));
     assertEquals(
         "a collective can run on NCCL, on the emulated CUDA of nccl4j's tests",
         CheckRunner.of(machine.state(), List.of()).verdict());
@@ -152,7 +152,7 @@ class LibrariesTest {
   @Test
   void gpuWithMachineCodeIsFine() {
     machine.nccl = Optional.of(file(false, new Architecture(90, false)));
-    assertEquals(List.of(), machine.titles(new ArchitectureCheck()));
+    assertEquals(List.of(), machine.titles(ArchitectureCheck::findings));
   }
 
   @Test
@@ -164,14 +164,14 @@ class LibrariesTest {
         List.of(
             "error: GPU 0 (Tesla V100) has compute capability 7.0; libnccl has code for sm_75,"
                 + " compute_120"),
-        machine.titles(new ArchitectureCheck()));
+        machine.titles(ArchitectureCheck::findings));
   }
 
   @Test
   void gpuWithPtxOnlyIsAWarning() {
     machine.nccl =
         Optional.of(file(false, new Architecture(80, false), new Architecture(80, true)));
-    assertEquals(Severity.WARNING, machine.onlyFinding(new ArchitectureCheck()).severity());
+    assertEquals(Severity.WARNING, machine.onlyFinding(ArchitectureCheck::findings).severity());
   }
 
   @Test
@@ -179,6 +179,6 @@ class LibrariesTest {
     machine.nccl = Optional.of(file(false));
     assertEquals(
         List.of("unchecked: whether libnccl has code for these GPUs"),
-        machine.titles(new ArchitectureCheck()));
+        machine.titles(ArchitectureCheck::findings));
   }
 }

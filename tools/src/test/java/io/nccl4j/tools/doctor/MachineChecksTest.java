@@ -21,15 +21,11 @@ class MachineChecksTest {
 
   @Test
   void healthyMachineHasNoFindings() {
-    for (Check check :
-        List.of(
-            new JavaCheck(),
-            new DriverCheck(),
-            new LimitsCheck(),
-            new MemoryCheck(),
-            new SharedMemoryCheck(1))) {
-      assertEquals(List.of(), machine().titles(check), check.name());
-    }
+    assertEquals(List.of(), machine().titles(JavaCheck::findings));
+    assertEquals(List.of(), machine().titles(DriverCheck::findings));
+    assertEquals(List.of(), machine().titles(LimitsCheck::findings));
+    assertEquals(List.of(), machine().titles(MemoryCheck::findings));
+    assertEquals(List.of(), machine().titles(state -> SharedMemoryCheck.findings(state, 1)));
   }
 
   @Test
@@ -37,18 +33,18 @@ class MachineChecksTest {
     Fixture machine = machine();
     machine.java = Runtime.Version.parse("25.0.2");
     assertEquals(
-        List.of("warning: Java is 25.0.2, older than 25.0.3"), machine.titles(new JavaCheck()));
+        List.of("warning: Java is 25.0.2, older than 25.0.3"), machine.titles(JavaCheck::findings));
     machine.java = Runtime.Version.parse("26");
-    assertEquals(List.of(), machine.titles(new JavaCheck()));
+    assertEquals(List.of(), machine.titles(JavaCheck::findings));
     machine.java = Runtime.Version.parse("25.0.3+9-LTS");
-    assertEquals(List.of(), machine.titles(new JavaCheck()));
+    assertEquals(List.of(), machine.titles(JavaCheck::findings));
   }
 
   @Test
   void missingNativeAccessNamesTheFlag() {
     Fixture machine = machine();
     machine.nativeAccess = false;
-    Finding finding = machine.onlyFinding(new JavaCheck());
+    Finding finding = machine.onlyFinding(JavaCheck::findings);
     assertEquals(Severity.WARNING, finding.severity());
     assertTrue(finding.remedy().contains("--enable-native-access=io.nccl4j"), finding.remedy());
   }
@@ -58,14 +54,14 @@ class MachineChecksTest {
     Fixture machine = machine().withoutGpu(0, "cudaErrorInsufficientDriver");
     assertEquals(
         List.of("error: no driver, and no NVIDIA GPU on the PCI bus"),
-        machine.titles(new DriverCheck()));
+        machine.titles(DriverCheck::findings));
     String device = "/sys/bus/pci/devices/0000:01:00.0";
     machine.file(device + "/vendor", "0x10de\n").file(device + "/class", "0x030200\n");
     String audio = "/sys/bus/pci/devices/0000:01:00.1";
     machine.file(audio + "/vendor", "0x10de\n").file(audio + "/class", "0x040300\n");
     assertEquals(
         List.of("error: no driver, but an NVIDIA GPU on the PCI bus at 0000:01:00.0"),
-        machine.titles(new DriverCheck()));
+        machine.titles(DriverCheck::findings));
   }
 
   @Test
@@ -74,7 +70,7 @@ class MachineChecksTest {
     machine.file(
         "/proc/driver/nvidia/version",
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n");
-    Finding finding = machine.onlyFinding(new DriverCheck());
+    Finding finding = machine.onlyFinding(DriverCheck::findings);
     assertEquals(
         "the NVIDIA kernel module 580.65.06 is loaded, but libcuda.so.1 is missing or does not"
             + " match it",
@@ -88,11 +84,11 @@ class MachineChecksTest {
     machine.versions.put("cuda runtime", "13.0");
     assertEquals(
         List.of("error: libcudart is CUDA 13.0; the driver supports only CUDA 12.8"),
-        machine.titles(new DriverCheck()));
+        machine.titles(DriverCheck::findings));
     machine.versions.remove("cuda runtime");
     assertEquals(
         List.of("error: libcudart is too new; the driver supports only CUDA 12.8"),
-        machine.titles(new DriverCheck()));
+        machine.titles(DriverCheck::findings));
   }
 
   @Test
@@ -101,7 +97,7 @@ class MachineChecksTest {
     machine.versions.put("cuda runtime", "13.2");
     assertEquals(
         List.of("note: libcudart is CUDA 13.2, the driver CUDA 13.0"),
-        machine.titles(new DriverCheck()));
+        machine.titles(DriverCheck::findings));
   }
 
   @Test
@@ -117,7 +113,7 @@ class MachineChecksTest {
                 false,
                 java.util.Set.of(),
                 java.util.Set.of()));
-    Finding finding = machine.onlyFinding(new DriverCheck());
+    Finding finding = machine.onlyFinding(DriverCheck::findings);
     assertEquals(
         "libnccl was built for CUDA 13.3; the driver supports only CUDA 12.8", finding.title());
     assertTrue(finding.remedy().contains("nvidia-nccl-cu12"), finding.remedy());
@@ -126,7 +122,7 @@ class MachineChecksTest {
   @Test
   void missingFabricManagerIsNamed() {
     Finding finding =
-        machine().withoutGpu(13000, "cudaErrorSystemNotReady").onlyFinding(new DriverCheck());
+        machine().withoutGpu(13000, "cudaErrorSystemNotReady").onlyFinding(DriverCheck::findings);
     assertEquals(Severity.ERROR, finding.severity());
     assertTrue(finding.remedy().contains("nvidia-fabricmanager"), finding.remedy());
   }
@@ -135,7 +131,7 @@ class MachineChecksTest {
   void unknownDriverVersionIsUnchecked() {
     Fixture machine = machine();
     machine.driver = OptionalInt.empty();
-    assertEquals(List.of("unchecked: the driver version"), machine.titles(new DriverCheck()));
+    assertEquals(List.of("unchecked: the driver version"), machine.titles(DriverCheck::findings));
   }
 
   @Test
@@ -143,12 +139,13 @@ class MachineChecksTest {
     Fixture machine = machine();
     Files.delete(root.resolve("dev/shm"));
     assertEquals(
-        List.of("error: /dev/shm does not exist"), machine.titles(new SharedMemoryCheck()));
+        List.of("error: /dev/shm does not exist"), machine.titles(SharedMemoryCheck::findings));
   }
 
   @Test
   void smallSharedMemoryIsAWarning() {
-    Finding finding = machine().onlyFinding(new SharedMemoryCheck(Long.MAX_VALUE));
+    Finding finding =
+        machine().onlyFinding(state -> SharedMemoryCheck.findings(state, Long.MAX_VALUE));
     assertEquals(Severity.WARNING, finding.severity());
     assertTrue(finding.title().startsWith("/dev/shm has "), finding.title());
     assertTrue(finding.remedy().contains("--shm-size=1g"), finding.remedy());
@@ -157,13 +154,13 @@ class MachineChecksTest {
   @Test
   void unwritableSharedMemoryIsAnError() throws Exception {
     Fixture machine = machine();
-    assertEquals(List.of(), machine.titles(new SharedMemoryCheck(1)));
+    assertEquals(List.of(), machine.titles(state -> SharedMemoryCheck.findings(state, 1)));
     assertEquals(List.of(), machine.machine().names("/dev/shm"));
     Path folder = root.resolve("dev/shm");
     Files.delete(folder);
     // Even root cannot create a file there.
     Files.createSymbolicLink(folder, Path.of("/proc/self"));
-    Finding finding = machine.onlyFinding(new SharedMemoryCheck(1));
+    Finding finding = machine.onlyFinding(state -> SharedMemoryCheck.findings(state, 1));
     assertTrue(finding.title().startsWith("/dev/shm is not writable: "), finding.title());
   }
 
@@ -174,17 +171,17 @@ class MachineChecksTest {
     assertEquals(
         List.of(
             "warning: the limit on open files is 4096; at least 5120 is recommended for 512 ranks"),
-        machine.titles(new LimitsCheck()));
+        machine.titles(LimitsCheck::findings));
   }
 
   @Test
   void lockedMemoryLimitMattersWithInfiniband() {
     Fixture machine = machine().file("/proc/self/limits", Fixture.limits("1048576", "8388608"));
-    assertEquals(List.of(), machine.titles(new LimitsCheck()));
+    assertEquals(List.of(), machine.titles(LimitsCheck::findings));
     machine.folder("/sys/class/infiniband/mlx5_0");
     assertEquals(
         List.of("warning: the limit on locked memory is 8 MiB, and this machine has InfiniBand"),
-        machine.titles(new LimitsCheck()));
+        machine.titles(LimitsCheck::findings));
   }
 
   @Test
@@ -193,7 +190,7 @@ class MachineChecksTest {
     Files.delete(root.resolve("proc/self/limits"));
     assertEquals(
         List.of("unchecked: the limits on open files and locked memory"),
-        machine.titles(new LimitsCheck()));
+        machine.titles(LimitsCheck::findings));
   }
 
   @Test
@@ -208,9 +205,9 @@ class MachineChecksTest {
         List.of(
             "warning: 612 MiB is left of the 2 GiB that the container may use"
                 + " (/sys/fs/cgroup/kubepods/pod7/memory.max)"),
-        machine.titles(new MemoryCheck()));
+        machine.titles(MemoryCheck::findings));
     machine.file("/sys/fs/cgroup/kubepods/pod7/memory.max", "max\n");
-    assertEquals(List.of(), machine.titles(new MemoryCheck()));
+    assertEquals(List.of(), machine.titles(MemoryCheck::findings));
   }
 
   @Test
@@ -224,6 +221,6 @@ class MachineChecksTest {
         List.of(
             "warning: 512 MiB is left of the 512 MiB that the container may use"
                 + " (/sys/fs/cgroup/memory/docker/c/memory.limit_in_bytes)"),
-        machine.titles(new MemoryCheck()));
+        machine.titles(MemoryCheck::findings));
   }
 }

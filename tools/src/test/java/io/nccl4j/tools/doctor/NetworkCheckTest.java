@@ -23,7 +23,7 @@ class NetworkCheckTest {
   }
 
   private List<String> titles() {
-    return machine.titles(new NetworkCheck());
+    return machine.titles(NetworkCheck::findings);
   }
 
   private void device(String name, String port, String state) {
@@ -42,7 +42,7 @@ class NetworkCheckTest {
   @ValueSource(strings = {"ib", "=eth", "^eth,lo", "^=eth0,lo", "ens3,ens4"})
   void filterWithoutMatchListsInterfaces(String value) {
     machine.set("NCCL_SOCKET_IFNAME", value);
-    Finding finding = machine.onlyFinding(new NetworkCheck());
+    Finding finding = machine.onlyFinding(NetworkCheck::findings);
     assertEquals(Severity.ERROR, finding.severity());
     assertEquals("NCCL_SOCKET_IFNAME=" + value + " selects no usable interface", finding.title());
     assertTrue(finding.remedy().startsWith("use one of: lo, eth0;"), finding.remedy());
@@ -123,7 +123,7 @@ class NetworkCheckTest {
     device("mlx5_0", "1", "4: ACTIVE");
     device("mlx5_1", "1", "1: DOWN");
     machine.set("NCCL_IB_HCA", value);
-    Finding finding = machine.onlyFinding(new NetworkCheck());
+    Finding finding = machine.onlyFinding(NetworkCheck::findings);
     assertEquals(Severity.WARNING, finding.severity());
     assertEquals("use some of: mlx5_0:1", finding.remedy());
   }

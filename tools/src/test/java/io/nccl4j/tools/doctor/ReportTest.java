@@ -41,10 +41,18 @@ class ReportTest {
 
   @Test
   void statusIsZeroOnlyWithoutErrors() {
-    assertEquals(Doctor.OK, report(new CollectiveCheck(), new NetworkCheck()).status());
+    assertEquals(
+        Doctor.OK,
+        report(
+                new Check("all-reduce", CollectiveCheck::findings),
+                new Check("network", NetworkCheck::findings))
+            .status());
     assertEquals("a collective can run on NCCL", report().verdict());
     machine.set("NCCL_SOCKET_IFNAME", "ib");
-    Report oneError = report(new CollectiveCheck(), new NetworkCheck());
+    Report oneError =
+        report(
+            new Check("all-reduce", CollectiveCheck::findings),
+            new Check("network", NetworkCheck::findings));
     assertEquals(Doctor.UNUSABLE, oneError.status());
     assertEquals(
         "one rank can run, but 1 error prevents a collective of several ranks", oneError.verdict());
@@ -64,7 +72,7 @@ class ReportTest {
   @Test
   void warningsDoNotChangeTheStatus() {
     machine.set("NCCL_DEBUG", "FOO");
-    assertEquals(Doctor.OK, report(new ValuesCheck()).status());
+    assertEquals(Doctor.OK, report(new Check("values", ValuesCheck::findings)).status());
   }
 
   @Test
@@ -83,7 +91,7 @@ class ReportTest {
   void wrongSumIsAnError() {
     machine.sums = Optional.empty();
     machine.failure = Optional.of("the sum is wrong: element 3 is 0.0, not 4.0");
-    Finding finding = machine.onlyFinding(new CollectiveCheck());
+    Finding finding = machine.onlyFinding(CollectiveCheck::findings);
     assertEquals(Severity.ERROR, finding.severity());
     assertTrue(finding.title().endsWith("the sum is wrong: element 3 is 0.0, not 4.0"));
     assertEquals(Doctor.UNUSABLE, report().status());
@@ -95,7 +103,7 @@ class ReportTest {
         new ProbeResult.ProcessEnd(
             ProbeResult.ProcessEnd.Kind.TIMED_OUT, "did not finish within 60 s");
     machine.lastStep = "closing the communicator";
-    Finding finding = machine.onlyFinding(new CollectiveCheck());
+    Finding finding = machine.onlyFinding(CollectiveCheck::findings);
     assertEquals(
         "the all-reduce on NCCL did not finish within 60 s; it hung while closing the communicator",
         finding.title());
@@ -109,7 +117,7 @@ class ReportTest {
     machine.end =
         new ProbeResult.ProcessEnd(ProbeResult.ProcessEnd.Kind.CRASHED, "was killed by signal 6");
     machine.output.add("# Problematic frame:");
-    Finding finding = machine.onlyFinding(new CollectiveCheck());
+    Finding finding = machine.onlyFinding(CollectiveCheck::findings);
     assertEquals(
         "the all-reduce process was killed by signal 6 while loading libcudart", finding.title());
     assertEquals(List.of("# Problematic frame:"), finding.details());
@@ -145,7 +153,12 @@ class ReportTest {
   @Test
   void findingsAreSortedAndHaveThreeLines() {
     machine.set("NCCL_DEBUG", "FOO").set("NCCL_SOCKET_IFNAME", "ib");
-    List<String> lines = text(report(new ValuesCheck(), new NetworkCheck())).lines().toList();
+    List<String> lines =
+        text(report(
+                new Check("values", ValuesCheck::findings),
+                new Check("network", NetworkCheck::findings)))
+            .lines()
+            .toList();
     int error = lines.indexOf("error      NCCL_SOCKET_IFNAME=ib selects no usable interface");
     int warning = lines.indexOf("warning    NCCL_DEBUG=FOO is not a valid value");
     assertTrue(0 < error && error < warning, lines.toString());
@@ -160,7 +173,10 @@ class ReportTest {
   @Test
   void jsonMatchesTextWithoutEnvironment() throws IOException {
     machine.set("NCCL_DEBUG", "FOO").set("PASSWORD", "hunter2");
-    Report report = report(new ValuesCheck(), new NetworkCheck());
+    Report report =
+        report(
+            new Check("values", ValuesCheck::findings),
+            new Check("network", NetworkCheck::findings));
     String text = JsonReport.of(report);
     Map<?, ?> json = (Map<?, ?>) JsonTree.parse(text);
     assertEquals(true, json.get("usable"));
@@ -190,19 +206,14 @@ class ReportTest {
   @Test
   void otherChecksRunIfOneFails() {
     Check broken =
-        new Check() {
-          @Override
-          public String name() {
-            return "broken";
-          }
-
-          @Override
-          public List<Finding> findings(MachineState state) {
-            throw new IllegalStateException("broken");
-          }
-        };
+        new Check(
+            "broken",
+            state -> {
+              throw new IllegalStateException("broken");
+            });
     machine.set("NCCL_DEBUG", "FOO");
-    List<Report.CheckFinding> findings = report(broken, new ValuesCheck()).findings();
+    List<Report.CheckFinding> findings =
+        report(broken, new Check("values", ValuesCheck::findings)).findings();
     assertEquals("values", findings.get(0).check());
     assertEquals("broken", findings.get(1).check());
     assertEquals(Severity.UNCHECKED, findings.get(1).finding().severity());

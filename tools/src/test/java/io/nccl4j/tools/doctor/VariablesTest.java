@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.function.Function;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeEach;
@@ -47,7 +48,7 @@ class VariablesTest {
         .set("NCCL4J_STANDIN_DEVICES", "3")
         .set("NCCL4J_EMULATED_NCCL", "/lib/libnccl.so.2")
         .set("PATH", "/bin");
-    assertEquals(List.of(), machine.titles(new VariablesCheck()));
+    assertEquals(List.of(), machine.titles(VariablesCheck::findings));
   }
 
   @ParameterizedTest
@@ -62,7 +63,8 @@ class VariablesTest {
   })
   void unknownNameIsAWarning(String name, String title) {
     machine.set(name, "1");
-    assertEquals(List.of("warning: " + name + " " + title), machine.titles(new VariablesCheck()));
+    assertEquals(
+        List.of("warning: " + name + " " + title), machine.titles(VariablesCheck::findings));
   }
 
   @Test
@@ -74,7 +76,7 @@ class VariablesTest {
         List.of(
             "warning: NCCL_IB_DISABEL (in /cluster/nccl.conf) is not known to NCCL 2.30.7; did you"
                 + " mean NCCL_IB_DISABLE?"),
-        machine.titles(new VariablesCheck()));
+        machine.titles(VariablesCheck::findings));
   }
 
   private static Optional<LibraryFile> withKnown(String more) {
@@ -87,10 +89,11 @@ class VariablesTest {
   @Test
   void namesWithoutLibraryAreUnchecked() {
     machine.nccl = Optional.empty();
-    assertEquals(List.of(), machine.titles(new VariablesCheck()));
+    assertEquals(List.of(), machine.titles(VariablesCheck::findings));
     machine.set("NCCL_DEBGU", "INFO");
     assertEquals(
-        List.of("unchecked: the names of NCCL_ variables"), machine.titles(new VariablesCheck()));
+        List.of("unchecked: the names of NCCL_ variables"),
+        machine.titles(VariablesCheck::findings));
   }
 
   @Test
@@ -126,7 +129,7 @@ class VariablesTest {
       })
   void validValueIsFine(String name, String value) {
     machine.set(name, value);
-    assertEquals(List.of(), machine.titles(new ValuesCheck()));
+    assertEquals(List.of(), machine.titles(ValuesCheck::findings));
   }
 
   @ParameterizedTest
@@ -144,7 +147,7 @@ class VariablesTest {
       })
   void invalidValueIsAWarning(String name, String value, String title) {
     machine.set(name, value);
-    assertEquals(List.of("warning: " + title), machine.titles(new ValuesCheck()));
+    assertEquals(List.of("warning: " + title), machine.titles(ValuesCheck::findings));
   }
 
   @ParameterizedTest
@@ -157,15 +160,15 @@ class VariablesTest {
       })
   void rejectedListIsAnError(String name, String value, String title) {
     machine.set(name, value);
-    assertEquals(List.of("error: " + title), machine.titles(new ValuesCheck()));
+    assertEquals(List.of("error: " + title), machine.titles(ValuesCheck::findings));
   }
 
   @Test
   void numberThatNcclReadsIsNamed() {
     machine.set("NCCL_IB_DISABLE", "true");
-    assertEquals("NCCL reads it as 0", machine.onlyFinding(new ValuesCheck()).meaning());
+    assertEquals("NCCL reads it as 0", machine.onlyFinding(ValuesCheck::findings).meaning());
     machine.set("NCCL_IB_DISABLE", "1x");
-    assertEquals("NCCL reads it as 1", machine.onlyFinding(new ValuesCheck()).meaning());
+    assertEquals("NCCL reads it as 1", machine.onlyFinding(ValuesCheck::findings).meaning());
   }
 
   @Test
@@ -181,7 +184,7 @@ class VariablesTest {
   void hidingAllDevicesIsAnError() {
     machine.folder("/proc/driver/nvidia/gpus/0000:01:00.0");
     machine.folder("/proc/driver/nvidia/gpus/0000:02:00.0");
-    Check check = new VisibleDevicesCheck();
+    Function<MachineState, List<Finding>> check = VisibleDevicesCheck::findings;
     for (String value : List.of("", "-1", "NoDevFiles", "2")) {
       machine.set("CUDA_VISIBLE_DEVICES", value);
       assertEquals(
@@ -202,7 +205,7 @@ class VariablesTest {
     machine.withoutGpu(0, "cudaErrorInsufficientDriver").set("NVIDIA_VISIBLE_DEVICES", "void");
     assertEquals(
         List.of("warning: NVIDIA_VISIBLE_DEVICES=void requests no GPU from the container runtime"),
-        machine.titles(new VisibleDevicesCheck()));
+        machine.titles(VisibleDevicesCheck::findings));
   }
 
   private Fixture launched(int localRanks) {
@@ -216,17 +219,17 @@ class VariablesTest {
   @Test
   void moreRanksThanGpusAreAnErrorUnlessShared() {
     launched(2);
-    Finding finding = machine.onlyFinding(new RanksCheck());
+    Finding finding = machine.onlyFinding(RanksCheck::findings);
     assertEquals(Severity.ERROR, finding.severity());
     assertTrue(finding.title().startsWith("2 ranks on this host share 1 GPU ("), finding.title());
     for (String value : List.of("0", "0x0", "true", "")) {
       machine.set("NCCL_MULTI_RANK_GPU_ENABLE", value);
-      assertEquals(Severity.ERROR, machine.onlyFinding(new RanksCheck()).severity(), value);
+      assertEquals(Severity.ERROR, machine.onlyFinding(RanksCheck::findings).severity(), value);
     }
     machine.set("NCCL_MULTI_RANK_GPU_ENABLE", "1");
-    assertEquals(Severity.WARNING, machine.onlyFinding(new RanksCheck()).severity());
+    assertEquals(Severity.WARNING, machine.onlyFinding(RanksCheck::findings).severity());
     machine.versions.put("nccl", "2.28.9");
-    Finding older = machine.onlyFinding(new RanksCheck());
+    Finding older = machine.onlyFinding(RanksCheck::findings);
     assertEquals(Severity.ERROR, older.severity());
     assertTrue(older.meaning().contains("needs NCCL 2.30 or later"), older.meaning());
   }
@@ -237,27 +240,28 @@ class VariablesTest {
     machine.folder("/proc/driver/nvidia/gpus/0000:01:00.0");
     machine.folder("/proc/driver/nvidia/gpus/0000:02:00.0");
     assertEquals(
-        List.of("unchecked: whether every rank has its own GPU"), machine.titles(new RanksCheck()));
+        List.of("unchecked: whether every rank has its own GPU"),
+        machine.titles(RanksCheck::findings));
   }
 
   @Test
   void ranksOnPartsOfAGpuAreUnchecked() {
     launched(2).set("CUDA_VISIBLE_DEVICES", "MIG-0f3d2b1e");
-    Finding finding = machine.onlyFinding(new RanksCheck());
+    Finding finding = machine.onlyFinding(RanksCheck::findings);
     assertEquals(Severity.UNCHECKED, finding.severity());
     assertTrue(finding.meaning().contains("partitioned by MIG"), finding.meaning());
   }
 
   @Test
   void oneRankPerGpuIsFine() {
-    assertEquals(List.of(), machine.titles(new RanksCheck()));
-    assertEquals(List.of(), launched(1).titles(new RanksCheck()));
+    assertEquals(List.of(), machine.titles(RanksCheck::findings));
+    assertEquals(List.of(), launched(1).titles(RanksCheck::findings));
   }
 
   @Test
   void contradictoryLaunchersAreAnError() {
     machine.set("RANK", "5").set("WORLD_SIZE", "2");
-    Finding finding = machine.onlyFinding(new RanksCheck());
+    Finding finding = machine.onlyFinding(RanksCheck::findings);
     assertEquals(Severity.ERROR, finding.severity());
     assertTrue(finding.title().contains("RANK"), finding.title());
   }
