@@ -27,6 +27,12 @@ public final class Commands {
   /** The exit status for invalid arguments. */
   public static final int BAD_ARGUMENTS = ExitCode.USAGE;
 
+  /** The exit status of a measurement that ran, but some data was wrong. */
+  public static final int WRONG_DATA = 3;
+
+  /** The exit status of a time-out. */
+  public static final int TIMED_OUT = 4;
+
   private Commands() {}
 
   /**

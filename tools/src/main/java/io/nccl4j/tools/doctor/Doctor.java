@@ -16,47 +16,31 @@ import java.util.Optional;
 
 /** The {@code doctor} command. */
 public final class Doctor {
-  /** A collective can run. */
-  static final int OK = 0;
-
-  /** No collective can run on NCCL. */
-  static final int UNUSABLE = 1;
-
   // Time for everything but the two all-reduces: reading files, running python3.
   private static final int OTHER_SECONDS = 30;
 
-  private final PrintStream out;
-  private final PrintStream err;
-
-  /**
-   * Creates the command.
-   *
-   * @param out receives the report
-   * @param err receives messages
-   */
-  Doctor(PrintStream out, PrintStream err) {
-    this.out = out;
-    this.err = err;
-  }
+  private Doctor() {}
 
   /** Runs the command and exits with its status. */
   public static void main(String[] args) {
     PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
-    int status = new Doctor(out, System.err).run(args);
+    int status = run(out, System.err, args);
     out.flush();
     // halt() ends the process even if a thread hangs in a file system or a rank.
     Runtime.getRuntime().halt(status);
   }
 
   /** Runs the command and returns its exit status. */
-  int run(String... args) {
+  static int run(PrintStream out, PrintStream err, String... args) {
     Flags flags = new Flags();
-    return Commands.of(flags, () -> examineReportingErrors(flags), out, err).execute(args);
+    return Commands.of(flags, () -> examineReportingErrors(flags, out, err), out, err)
+        .execute(args);
   }
 
-  private int examineReportingErrors(Flags flags) throws IOException {
+  private static int examineReportingErrors(Flags flags, PrintStream out, PrintStream err)
+      throws IOException {
     try {
-      return examine(flags);
+      return examine(flags, out, err);
     } catch (IOException e) {
       // The message of a file system exception may be only a file name.
       throw new IOException(e.toString(), e);
@@ -68,9 +52,10 @@ public final class Doctor {
     }
   }
 
-  private int examine(Flags flags) throws IOException, InterruptedException {
+  private static int examine(Flags flags, PrintStream out, PrintStream err)
+      throws IOException, InterruptedException {
     Duration timeout = Duration.ofSeconds(flags.timeout);
-    Thread watchdog = watchdog(timeout.multipliedBy(2).plusSeconds(OTHER_SECONDS));
+    Thread watchdog = watchdog(timeout.multipliedBy(2).plusSeconds(OTHER_SECONDS), err);
     try {
       Report report = CheckRunner.of(gather(timeout), CheckRunner.CHECKS);
       if (flags.json) {
@@ -85,7 +70,7 @@ public final class Doctor {
   }
 
   /** Ends the process after a time limit: even reading a file can hang on a network file system. */
-  private Thread watchdog(Duration limit) {
+  private static Thread watchdog(Duration limit, PrintStream err) {
     return Thread.ofPlatform()
         .daemon()
         .name("doctor-watchdog")
@@ -97,7 +82,7 @@ public final class Doctor {
                 return;
               }
               err.println("doctor: gave up after " + limit.toSeconds() + " s; something hangs");
-              Runtime.getRuntime().halt(UNUSABLE);
+              Runtime.getRuntime().halt(Commands.FAILED);
             });
   }
 

@@ -1,5 +1,6 @@
 package io.nccl4j.tools.doctor;
 
+import io.nccl4j.tools.cli.Commands;
 import java.util.List;
 import java.util.Map;
 
@@ -24,6 +25,6 @@ record Report(
 
   /** Returns the exit status for this report. */
   int status() {
-    return usable ? Doctor.OK : Doctor.UNUSABLE;
+    return usable ? Commands.OK : Commands.FAILED;
   }
 }

@@ -8,32 +8,20 @@ import java.util.List;
 
 /** The {@code explain} command. */
 public final class Explain {
-  private final PrintStream out;
-  private final PrintStream err;
-
-  /**
-   * Creates the command.
-   *
-   * @param out receives the explanation
-   * @param err receives messages
-   */
-  Explain(PrintStream out, PrintStream err) {
-    this.out = out;
-    this.err = err;
-  }
+  private Explain() {}
 
   /** Runs the command and exits with its status. */
   public static void main(String[] args) {
-    Commands.exit((out, err) -> new Explain(out, err).run(args));
+    Commands.exit((out, err) -> run(out, err, args));
   }
 
   /** Runs the command and returns its exit status. */
-  int run(String... args) {
+  static int run(PrintStream out, PrintStream err, String... args) {
     Flags flags = new Flags();
-    return Commands.of(flags, () -> explain(flags), out, err).execute(args);
+    return Commands.of(flags, () -> explain(flags, out), out, err).execute(args);
   }
 
-  private int explain(Flags flags) throws IOException {
+  private static int explain(Flags flags, PrintStream out) throws IOException {
     flags.check();
     List<Algorithm> algorithms =
         flags.algorithm == null ? List.of(Algorithm.values()) : List.of(flags.algorithm);

@@ -9,6 +9,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
+import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.perf.report.PerfRun;
 import io.nccl4j.tools.perf.report.RunReport;
 import io.nccl4j.tools.processes.Processes;
@@ -113,7 +114,7 @@ public final class Perf {
       if (flags.help) {
         commandLine.usage(out);
         checkOutput();
-        return ExitStatus.OK;
+        return Commands.OK;
       }
       flags.check(commandLine);
       Job job = Job.in(environment);
@@ -124,24 +125,24 @@ public final class Perf {
           ? measure(flags, job, List.of(args))
           : start(flags, job, List.of(args));
     } catch (ParameterException e) {
-      return fail(flags, e, e.getMessage() + HELP, ExitStatus.BAD_ARGUMENTS);
+      return fail(flags, e, e.getMessage() + HELP, Commands.BAD_ARGUMENTS);
     } catch (BadArguments e) {
-      return fail(flags, e, e.getMessage(), ExitStatus.BAD_ARGUMENTS);
+      return fail(flags, e, e.getMessage(), Commands.BAD_ARGUMENTS);
     } catch (NcclTimeoutException e) {
-      return fail(flags, e, "time-out: " + e.getMessage(), ExitStatus.TIMED_OUT);
+      return fail(flags, e, "time-out: " + e.getMessage(), Commands.TIMED_OUT);
     } catch (NoBackend e) {
-      return fail(flags, e.getCause(), e.getMessage() + remedy(), ExitStatus.FAILED);
+      return fail(flags, e.getCause(), e.getMessage() + remedy(), Commands.FAILED);
     } catch (CudaException e) {
       String remedy = e.errorName().equals(NO_MEMORY) ? LESS_MEMORY : "";
-      return fail(flags, e, e.getMessage() + remedy, ExitStatus.FAILED);
+      return fail(flags, e, e.getMessage() + remedy, Commands.FAILED);
     } catch (NcclException e) {
       String remedy = e.function().equals("ncclMemAlloc") ? LESS_MEMORY : "";
-      return fail(flags, e, e.getMessage() + remedy, ExitStatus.FAILED);
+      return fail(flags, e, e.getMessage() + remedy, Commands.FAILED);
     } catch (OutOfMemoryError e) {
-      return fail(flags, e, e.getMessage() + LESS_MEMORY, ExitStatus.FAILED);
+      return fail(flags, e, e.getMessage() + LESS_MEMORY, Commands.FAILED);
     } catch (RuntimeException | IOException e) {
       String message = e.getMessage() == null ? e.toString() : e.getMessage();
-      return fail(flags, e, message, ExitStatus.FAILED);
+      return fail(flags, e, message, Commands.FAILED);
     }
   }
 
@@ -378,7 +379,7 @@ public final class Perf {
       checkOutput();
       writePage(writeJson(bench.failedChecks(), List.of()));
       bench.close();
-      return bench.failedChecks() > 0 ? ExitStatus.WRONG_DATA : ExitStatus.OK;
+      return bench.failedChecks() > 0 ? Commands.WRONG_DATA : Commands.OK;
     }
 
     private Bench connected() throws IOException {

@@ -1,5 +1,6 @@
 package io.nccl4j.tools.processes;
 
+import io.nccl4j.tools.cli.Commands;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.lang.ProcessBuilder.Redirect;
@@ -25,19 +26,12 @@ import java.util.concurrent.TimeUnit;
  * closes, so that it also exits when this process is killed.
  */
 public final class Processes {
-  /** The exit status of a failure. */
-  public static final int FAILED = 1;
-
-  /** The exit status of a time-out. */
-  public static final int TIMED_OUT = 4;
-
   /**
    * The most processes that a command may start per processor of this host. With more, processes
    * mostly wait for processors and memory.
    */
   public static final int PER_PROCESSOR = 16;
 
-  private static final int OK = 0;
   private static final int SIGNALLED = 128;
 
   private final String name;
@@ -128,14 +122,14 @@ public final class Processes {
   private int await(ChildProcesses children, Duration limit) {
     long deadline = limit == null ? Long.MAX_VALUE : System.nanoTime() + limit.toNanos();
     boolean limited = limit != null;
-    int worst = OK;
+    int worst = Commands.OK;
     for (int left = processes.size(); left > 0; left--) {
       Integer number = limited ? poll(deadline - System.nanoTime()) : poll(Long.MAX_VALUE);
       if (number == null) {
         return Math.max(worst, reportTimeout(limit, worst));
       }
       int status = processes.get(number).exitValue();
-      if (status != OK && !children.closing()) {
+      if (status != Commands.OK && !children.closing()) {
         worst = Math.max(worst, status);
         print(name + ": " + ranks(number) + " exited with " + describe(status));
       }
@@ -167,7 +161,7 @@ public final class Processes {
                     .formatted(name, ranks(number), grace.toSeconds()));
       }
     }
-    return worst == OK ? TIMED_OUT : worst;
+    return worst == Commands.OK ? Commands.TIMED_OUT : worst;
   }
 
   private static String describe(int status) {
@@ -205,7 +199,7 @@ public final class Processes {
               } catch (IOException e) {
                 System.err.println("cannot watch the parent process: " + e);
               }
-              Runtime.getRuntime().halt(FAILED);
+              Runtime.getRuntime().halt(Commands.FAILED);
             });
   }
 }

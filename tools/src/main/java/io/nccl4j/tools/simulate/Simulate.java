@@ -7,32 +7,20 @@ import java.io.PrintStream;
 
 /** The {@code simulate} command. */
 public final class Simulate {
-  private final PrintStream out;
-  private final PrintStream err;
-
-  /**
-   * Creates the command.
-   *
-   * @param out receives the prediction
-   * @param err receives messages
-   */
-  Simulate(PrintStream out, PrintStream err) {
-    this.out = out;
-    this.err = err;
-  }
+  private Simulate() {}
 
   /** Runs the command and exits with its status. */
   public static void main(String[] args) {
-    Commands.exit((out, err) -> new Simulate(out, err).run(args));
+    Commands.exit((out, err) -> run(out, err, args));
   }
 
   /** Runs the command and returns its exit status. */
-  int run(String... args) {
+  static int run(PrintStream out, PrintStream err, String... args) {
     Flags flags = new Flags();
-    return Commands.of(flags, () -> simulate(flags), out, err).execute(args);
+    return Commands.of(flags, () -> simulate(flags, out), out, err).execute(args);
   }
 
-  private int simulate(Flags flags) throws IOException {
+  private static int simulate(Flags flags, PrintStream out) throws IOException {
     Scenario scenario = Scenario.of(flags);
     if (flags.html != null) {
       OutputFile.write(flags.html, HtmlPage.of(scenario));

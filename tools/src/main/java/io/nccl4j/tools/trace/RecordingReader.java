@@ -41,7 +41,7 @@ final class RecordingReader {
    *
    * @param others the names of other events to read
    */
-  static RecordingReader of(Path path, Set<String> others) throws BadRecordingException {
+  static RecordingReader of(Path path, Set<String> others) throws IOException {
     RecordingReader reader = new RecordingReader(path.toString(), others);
     reader.read(path);
     try {
@@ -49,7 +49,7 @@ final class RecordingReader {
       reader.events.forEach(reader::add);
     } catch (RuntimeException e) {
       // Unknown or damaged fields cause one of several exceptions.
-      throw new BadRecordingException(
+      throw new IOException(
           path + " has an event of nccl4j that cannot be read: " + e.getMessage());
     }
     return reader;
@@ -81,10 +81,9 @@ final class RecordingReader {
     return namesById;
   }
 
-  private void read(Path path) throws BadRecordingException {
+  private void read(Path path) throws IOException {
     if (!Files.isRegularFile(path)) {
-      throw new BadRecordingException(
-          path + (Files.exists(path) ? " is not a file" : " does not exist"));
+      throw new IOException(path + (Files.exists(path) ? " is not a file" : " does not exist"));
     }
     try (RecordingFile recording = new RecordingFile(path)) {
       while (recording.hasMoreEvents()) {
@@ -96,8 +95,7 @@ final class RecordingReader {
       }
     } catch (IOException | RuntimeException | InternalError e) {
       // The JDK's parser may throw any of these if a file is truncated or damaged.
-      throw new BadRecordingException(
-          path + " is not a complete flight recording: " + e.getMessage());
+      throw new IOException(path + " is not a complete flight recording: " + e.getMessage());
     }
   }
 

@@ -13,33 +13,21 @@ import java.util.Set;
 
 /** The {@code trace} command. */
 public final class Trace {
-  private final PrintStream out;
-  private final PrintStream err;
-
-  /**
-   * Creates the command.
-   *
-   * @param out receives the summary
-   * @param err receives messages
-   */
-  Trace(PrintStream out, PrintStream err) {
-    this.out = out;
-    this.err = err;
-  }
+  private Trace() {}
 
   /** Runs the command and exits with its status. */
   public static void main(String[] args) {
-    Commands.exit((out, err) -> new Trace(out, err).run(args));
+    Commands.exit((out, err) -> run(out, err, args));
   }
 
   /** Runs the command and returns its exit status. */
-  int run(String... args) {
+  static int run(PrintStream out, PrintStream err, String... args) {
     Flags flags = new Flags();
-    return Commands.of(flags, () -> trace(flags), out, err).execute(args);
+    return Commands.of(flags, () -> trace(flags, out, err), out, err).execute(args);
   }
 
-  private int trace(Flags flags) throws IOException {
-    Timeline timeline = Timeline.of(read(flags));
+  private static int trace(Flags flags, PrintStream out, PrintStream err) throws IOException {
+    Timeline timeline = Timeline.of(read(flags, err));
     if (flags.html != null) {
       OutputFile.write(flags.html, HtmlPage.of(timeline));
     }
@@ -51,7 +39,7 @@ public final class Trace {
   }
 
   /** Reads the recordings; ignores those without nccl4j events, such as that of a launcher. */
-  private List<RecordingReader> read(Flags flags) throws BadRecordingException {
+  private static List<RecordingReader> read(Flags flags, PrintStream err) throws IOException {
     List<RecordingReader> readers = new ArrayList<>();
     Set<String> unseen = new LinkedHashSet<>(flags.others);
     for (Path recording : new LinkedHashSet<>(flags.recordings)) {
@@ -64,7 +52,7 @@ public final class Trace {
       }
     }
     if (readers.isEmpty()) {
-      throw new BadRecordingException(
+      throw new IOException(
           flags.recordings.getFirst()
               + " has no nccl4j events: the program did not use nccl4j, or its events were"
               + " disabled");

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.cli.JsonTree;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -42,7 +43,7 @@ class ReportTest {
   @Test
   void statusIsZeroOnlyWithoutErrors() {
     assertEquals(
-        Doctor.OK,
+        Commands.OK,
         report(
                 new Check("all-reduce", CollectiveCheck::findings),
                 new Check("network", NetworkCheck::findings))
@@ -53,7 +54,7 @@ class ReportTest {
         report(
             new Check("all-reduce", CollectiveCheck::findings),
             new Check("network", NetworkCheck::findings));
-    assertEquals(Doctor.UNUSABLE, oneError.status());
+    assertEquals(Commands.FAILED, oneError.status());
     assertEquals(
         "one rank can run, but 1 error prevents a collective of several ranks", oneError.verdict());
   }
@@ -72,7 +73,7 @@ class ReportTest {
   @Test
   void warningsDoNotChangeTheStatus() {
     machine.set("NCCL_DEBUG", "FOO");
-    assertEquals(Doctor.OK, report(new Check("values", ValuesCheck::findings)).status());
+    assertEquals(Commands.OK, report(new Check("values", ValuesCheck::findings)).status());
   }
 
   @Test
@@ -81,7 +82,7 @@ class ReportTest {
     assertEquals(
         "no collective can run on NCCL here; the reference backend works: Backend.reference(n)",
         report().verdict());
-    assertEquals(Doctor.UNUSABLE, report().status());
+    assertEquals(Commands.FAILED, report().status());
     machine.reference = Optional.of("element 3 of rank 0 is 5.0");
     assertEquals(
         "no collective can run on NCCL here; the reference backend fails too", report().verdict());
@@ -94,7 +95,7 @@ class ReportTest {
     Finding finding = machine.onlyFinding(CollectiveCheck::findings);
     assertEquals(Severity.ERROR, finding.severity());
     assertTrue(finding.title().endsWith("the sum is wrong: element 3 is 0.0, not 4.0"));
-    assertEquals(Doctor.UNUSABLE, report().status());
+    assertEquals(Commands.FAILED, report().status());
   }
 
   @Test
@@ -107,7 +108,7 @@ class ReportTest {
     assertEquals(
         "the all-reduce on NCCL did not finish within 60 s; it hung while closing the communicator",
         finding.title());
-    assertEquals(Doctor.UNUSABLE, report().status());
+    assertEquals(Commands.FAILED, report().status());
   }
 
   @Test
@@ -137,7 +138,7 @@ class ReportTest {
             Optional.empty(),
             Optional.empty());
     Report report = CheckRunner.of(without, CheckRunner.CHECKS);
-    assertEquals(Doctor.UNUSABLE, report.status());
+    assertEquals(Commands.FAILED, report.status());
     assertTrue(
         report.findings().stream()
             .anyMatch(

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Stream;
+import io.nccl4j.tools.cli.Commands;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -30,7 +31,7 @@ class ArgumentsTest {
       variables.put(variable.split("=", 2)[0], variable.split("=", 2)[1]);
     }
     Command command = Command.runIn(variables, "all_reduce", "--procs", "2");
-    assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
+    assertEquals(Commands.BAD_ARGUMENTS, command.status());
     assertTrue(command.err().contains(expected), command.err());
     assertEquals(1, command.errors().size(), command.err());
   }
@@ -103,7 +104,7 @@ class ArgumentsTest {
     Command command = Command.run(("--backend reference " + line).split(" "));
     assertEquals(List.of(command.err().strip()), command.errors(), "one line");
     assertTrue(command.err().contains(expected), command.err());
-    assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
+    assertEquals(Commands.BAD_ARGUMENTS, command.status());
     assertEquals("", command.out());
   }
 
@@ -112,7 +113,7 @@ class ArgumentsTest {
     int max = 128 * Runtime.getRuntime().availableProcessors();
     Command command =
         Command.run("all_reduce", "--backend", "reference", "--ranks", "" + (max + 1));
-    assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
+    assertEquals(Commands.BAD_ARGUMENTS, command.status());
     assertEquals(
         "all_reduce_perf: %d ranks requested; on the reference backend each rank is a thread, and %d processors run at most %d"
             .formatted(max + 1, max / 128, max),
@@ -123,13 +124,13 @@ class ArgumentsTest {
   void missingCollectiveIsRefused() {
     Command command = Command.run();
     assertTrue(command.err().contains("no collective given; use one of all_reduce"), command.err());
-    assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
+    assertEquals(Commands.BAD_ARGUMENTS, command.status());
   }
 
   @Test
   void helpNamesAllCollectivesAndExitsZero() {
     Command command = Command.run("--help");
-    assertEquals(ExitStatus.OK, command.status());
+    assertEquals(Commands.OK, command.status());
     for (Collective collective : Collective.values()) {
       assertTrue(command.out().contains(collective.label()), collective.label());
     }
@@ -180,14 +181,14 @@ class ArgumentsTest {
             "-V",
             "16");
     assertEquals("", command.err());
-    assertEquals(ExitStatus.OK, command.status());
+    assertEquals(Commands.OK, command.status());
     assertEquals(3, command.rows().size());
   }
 
   @Test
   void oneSizeNeedsNoStep() {
     Command command = Command.reference("all_reduce -b 1K -e 1K -f 1");
-    assertEquals(ExitStatus.OK, command.status());
+    assertEquals(Commands.OK, command.status());
     assertEquals(1, command.rows().size());
   }
 }

@@ -7,6 +7,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.tools.cli.Commands;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -41,7 +42,7 @@ class DataCheckTest {
   }
 
   private static void assertWrong(Command command, String outOfPlace, String inPlace) {
-    assertEquals(ExitStatus.WRONG_DATA, command.status(), command.out() + command.err());
+    assertEquals(Commands.WRONG_DATA, command.status(), command.out() + command.err());
     assertEquals(outOfPlace, command.rows().getFirst().get(8), command.out());
     assertEquals(inPlace, command.rows().getFirst().get(12), command.out());
     assertTrue(command.out().contains("# Out of bounds values : 2 FAILED"), command.out());
@@ -70,7 +71,7 @@ class DataCheckTest {
   @EnumSource(Collective.class)
   void collectiveThatDoesNothingIsWrong(Collective collective) {
     Command command = run(launch -> (comm, send, recv, op, root, stream) -> {}, collective.label());
-    assertEquals(ExitStatus.WRONG_DATA, command.status(), command.out() + command.err());
+    assertEquals(Commands.WRONG_DATA, command.status(), command.out() + command.err());
   }
 
   @ParameterizedTest
@@ -89,7 +90,7 @@ class DataCheckTest {
               }
             };
     Command command = run(stale, collective.label());
-    assertEquals(ExitStatus.WRONG_DATA, command.status(), command.out() + command.err());
+    assertEquals(Commands.WRONG_DATA, command.status(), command.out() + command.err());
     assertEquals(collective.hasInPlace() ? "0" : "N/A", command.rows().getFirst().get(12));
   }
 
@@ -103,7 +104,7 @@ class DataCheckTest {
   void uncheckedDataIsNotWrong() {
     Command command =
         run(launch -> (comm, send, recv, op, root, stream) -> {}, "all_reduce", "-c", "0");
-    assertEquals(ExitStatus.OK, command.status());
+    assertEquals(Commands.OK, command.status());
     assertEquals("N/A", command.rows().getFirst().get(8));
   }
 
@@ -117,7 +118,7 @@ class DataCheckTest {
               }
             };
     Command command = run(missing, "all_reduce", "-T", "1");
-    assertEquals(ExitStatus.TIMED_OUT, command.status(), command.err());
+    assertEquals(Commands.TIMED_OUT, command.status(), command.err());
     assertTrue(
         command
             .err()

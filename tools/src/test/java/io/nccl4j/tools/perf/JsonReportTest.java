@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.cli.JsonTree;
 import io.nccl4j.tools.perf.report.PerfRun;
 import java.io.IOException;
@@ -47,7 +48,7 @@ class JsonReportTest {
   void jsonMatchesTable() throws IOException {
     Path file = folder.resolve("result.json");
     Command command = run(file, "-I", "1", "-n", "5");
-    assertEquals(ExitStatus.OK, command.status(), command.err());
+    assertEquals(Commands.OK, command.status(), command.err());
     Map<String, Object> json = object(read(file));
     assertEquals(3L, json.get("version"));
     assertEquals("all_reduce", list(json.get("args")).getFirst());
@@ -96,7 +97,7 @@ class JsonReportTest {
   @Test
   void unwritableFileIsReportedInOneLine() {
     Command command = run(folder.resolve("missing").resolve("result.json"));
-    assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
+    assertEquals(Commands.BAD_ARGUMENTS, command.status());
     assertEquals(1, command.errors().size(), command.err());
     assertTrue(command.err().contains("result.json"), command.err());
   }

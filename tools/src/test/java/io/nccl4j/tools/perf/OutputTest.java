@@ -3,6 +3,7 @@ package io.nccl4j.tools.perf;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.tools.cli.Commands;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.LongStream;
@@ -21,7 +22,7 @@ class OutputTest {
     Command command =
         Command.reference(
             "all_reduce --ranks 2 --algo " + algorithm + " -b 8 -e 128M -f 2 -n 1 -w 0");
-    assertEquals(ExitStatus.OK, command.status(), command.err());
+    assertEquals(Commands.OK, command.status(), command.err());
     List<List<String>> rows = command.rows();
     assertEquals(25, rows.size());
     assertEquals(
@@ -37,7 +38,7 @@ class OutputTest {
     Command command =
         Command.reference(
             "all_reduce -t " + threads + " -g " + ranksPerThread + " -G 3 -n 4 -b 8 -e 64K -f 2");
-    assertEquals(ExitStatus.OK, command.status(), command.err());
+    assertEquals(Commands.OK, command.status(), command.err());
     assertEquals(14, command.rows().size());
     command.rows().forEach(row -> checkRow(row, "float", "sum", "-1"));
     assertTrue(command.out().contains(" graph: 3 "), command.out());
@@ -66,7 +67,7 @@ class OutputTest {
                 + " -d "
                 + type
                 + " -b 8 -e 1M -f 2 -n 2 --no-jit-warmup");
-    assertEquals(ExitStatus.OK, command.status(), command.err());
+    assertEquals(Commands.OK, command.status(), command.err());
     assertEquals(18, command.rows().size());
     command.rows().forEach(row -> checkRow(row, type, "sum", "-1"));
   }
@@ -78,7 +79,7 @@ class OutputTest {
         Command.reference(
             collective.label()
                 + " --ranks 3 -b 1K -e 64K -f 64 -d all -o all -r -1 -n 2 --no-jit-warmup");
-    assertEquals(ExitStatus.OK, command.status(), command.err());
+    assertEquals(Commands.OK, command.status(), command.err());
     int ops = collective.reduces() || collective == Collective.SENDRECV ? 6 : 1;
     int roots = collective.rooted() ? 3 : 1;
     assertEquals(2 * 12 * ops * roots, command.rows().size());
@@ -135,7 +136,7 @@ class OutputTest {
     Command command =
         Command.reference(
             "all_reduce -t 2 -b 1K -e 1K -n 3 -I 1 -K 1 -S 1 -C 1 -z 3 -c 0 -m 2 -a 3");
-    assertEquals(ExitStatus.OK, command.status(), command.err());
+    assertEquals(Commands.OK, command.status(), command.err());
     List<String> row = command.rows().getFirst();
     assertEquals(13 + 8 + 2, row.size(), row.toString());
     assertEquals(List.of("N/A", "N/A"), List.of(row.get(8), row.get(16)));

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.fixtures.programs.StandIn;
+import io.nccl4j.tools.cli.Commands;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -158,7 +159,7 @@ class ProcessTest {
     environment.put("NCCL4J_STANDIN_NOOP", "1");
     String[] arguments = "all_reduce --backend nccl -g 1 -b 20M -e 20M -n 1 -w 0".split(" ", -1);
     FinishedProgram ended = perf(environment, arguments);
-    assertEquals(ExitStatus.WRONG_DATA, ended.status(), ended.err());
+    assertEquals(Commands.WRONG_DATA, ended.status(), ended.err());
     // Nothing was received: all 5242880 elements are wrong.
     assertEquals("5.24288e+06", rows(ended).getFirst().get(8), ended.out());
   }
@@ -189,7 +190,7 @@ class ProcessTest {
       seconds = "12";
       ended = allReduceWithin(seconds, environment);
     }
-    assertEquals(ExitStatus.TIMED_OUT, ended.status(), ended.err());
+    assertEquals(Commands.TIMED_OUT, ended.status(), ended.err());
     for (String text : texts) {
       assertTrue(ended.err().contains(text.formatted(seconds + ".0")), ended.err());
     }

@@ -3,6 +3,7 @@ package io.nccl4j.tools.perf;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.cli.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -47,7 +48,7 @@ class PublicParsersTest {
                     + " -b 64K -e 1M -f 4 -n 5 --no-jit-warmup -J")
                 .concat(" " + file)
                 .split(" ", -1));
-    assertEquals(ExitStatus.OK, command.status(), command.err());
+    assertEquals(Commands.OK, command.status(), command.err());
     List<Bandwidth> measured = json(Files.readString(file), busFactor, wrong);
     assertEquals(SIZES, measured.stream().map(Bandwidth::size).toList());
     assertRead(measured, fixedColumns(command.out()));

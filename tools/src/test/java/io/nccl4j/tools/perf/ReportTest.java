@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.fixtures.browser.HeadlessBrowser;
 import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
+import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.perf.report.PerfRun;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -45,7 +46,7 @@ class ReportTest {
     args.addAll(List.of("-b", "1K", "-e", "64K", "-f", "4", "-n", "5", "--no-jit-warmup"));
     args.addAll(List.of(more));
     Command command = Command.run(args.toArray(String[]::new));
-    assertEquals(ExitStatus.OK, command.status(), command.err());
+    assertEquals(Commands.OK, command.status(), command.err());
     return command;
   }
 
@@ -197,7 +198,7 @@ class ReportTest {
         new ArrayList<>(List.of("all_reduce", "--backend", "reference", "-b", "8", "-e", "8"));
     args.addAll(List.of(arguments.split(" ")));
     Command command = Command.run(args.toArray(String[]::new));
-    assertEquals(ExitStatus.BAD_ARGUMENTS, command.status(), command.err());
+    assertEquals(Commands.BAD_ARGUMENTS, command.status(), command.err());
     assertTrue(command.err().contains(rule), command.err());
     assertEquals(1, command.errors().size(), command.err());
     assertEquals(List.of(), command.rows());

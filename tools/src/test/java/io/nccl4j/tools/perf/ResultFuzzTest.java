@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.fixtures.fuzzing.Sample;
+import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.perf.report.PerfRun;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -35,7 +36,7 @@ class ResultFuzzTest {
       Command command =
           Command.reference(
               "all_reduce --ranks 2 -b 1K -e 2K -f 2 -n 1 -w 0 -J " + file.toString());
-      assertEquals(ExitStatus.OK, command.status(), command.err());
+      assertEquals(Commands.OK, command.status(), command.err());
       return List.of(
           Sample.text(Files.readString(file)),
           // Too deep for the stack of a recursive reader.

@@ -3,6 +3,7 @@ package io.nccl4j.tools.perf;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.tools.cli.Commands;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -52,7 +53,7 @@ class SpellingsTest {
   void sizesAreReadAsByNcclTests(String line, long bytes) {
     Command command = run("-n 1 " + line);
     assertEquals("", command.err());
-    assertEquals(ExitStatus.OK, command.status());
+    assertEquals(Commands.OK, command.status());
     assertTrue(command.out().contains(" minBytes " + bytes + " "), command.out());
   }
 
@@ -77,7 +78,7 @@ class SpellingsTest {
   void numbersAreReadAsByNcclTests(String line, int iterations) {
     Command command = run("-b 8 -e 8 " + line);
     assertEquals("", command.err());
-    assertEquals(ExitStatus.OK, command.status());
+    assertEquals(Commands.OK, command.status());
     assertTrue(command.out().contains(" iters: " + iterations + " agg"), command.out());
   }
 
@@ -85,7 +86,7 @@ class SpellingsTest {
   @ValueSource(strings = {"--step 2", "--report 1", "--per 1", "-n 5x", "-n 08", "-n #10", "-b 1Z"})
   void ambiguousOrInvalidSpellingIsRefused(String line) {
     Command command = run(line);
-    assertEquals(ExitStatus.BAD_ARGUMENTS, command.status(), command.out());
+    assertEquals(Commands.BAD_ARGUMENTS, command.status(), command.out());
     assertEquals(1, command.errors().size(), command.err());
   }
 }

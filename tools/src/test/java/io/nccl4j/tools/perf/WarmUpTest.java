@@ -3,6 +3,7 @@ package io.nccl4j.tools.perf;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.tools.cli.Commands;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -35,7 +36,7 @@ class WarmUpTest {
                   launch.enqueue(comm, send, recv, op, root, stream);
                 },
             arguments.toArray(String[]::new));
-    assertEquals(ExitStatus.OK, command.status(), command.err());
+    assertEquals(Commands.OK, command.status(), command.err());
     assertEquals(1, command.rows().size(), command.out());
     return command;
   }

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.tools.cli.Commands;
 import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.File;
@@ -111,14 +112,14 @@ class ProcessesTest {
   void processThatOutlivesOthersTimesOut() throws IOException {
     Result result =
         run(2, 1, Duration.ofSeconds(1), null, "[ $NCCL4J_RANK = 1 ] || exec sleep 1000");
-    assertEquals(Processes.TIMED_OUT, result.status());
+    assertEquals(Commands.TIMED_OUT, result.status());
   }
 
   @Test
   void limitTerminatesAll() throws IOException {
     assertEquals(
         new Result(
-            Processes.TIMED_OUT,
+            Commands.TIMED_OUT,
             Set.of(
                 "program: time-out: rank 0 is still running after 1 s",
                 "program: time-out: rank 1 is still running after 1 s")),
@@ -130,7 +131,7 @@ class ProcessesTest {
   void processThatIgnoresSigtermIsKilled() throws IOException {
     Result result =
         run(1, 1, AMPLE, Duration.ofSeconds(5), "trap '' TERM; echo $$ >&2; exec sleep 1000");
-    assertEquals(Processes.TIMED_OUT, result.status());
+    assertEquals(Commands.TIMED_OUT, result.status());
     String pid =
         result.output().stream()
             .filter(line -> line.startsWith("rank 0: "))

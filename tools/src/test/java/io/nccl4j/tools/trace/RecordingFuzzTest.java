@@ -82,10 +82,12 @@ class RecordingFuzzTest {
       Path file = Files.write(folder.resolve("input.jfr"), input);
       ByteArrayOutputStream err = new ByteArrayOutputStream();
       int status =
-          new Trace(
-                  new PrintStream(new ByteArrayOutputStream(), false, StandardCharsets.UTF_8),
-                  new PrintStream(err, true, StandardCharsets.UTF_8))
-              .run(file.toString(), "-o", folder.resolve("trace.json").toString());
+          Trace.run(
+              new PrintStream(new ByteArrayOutputStream(), false, StandardCharsets.UTF_8),
+              new PrintStream(err, true, StandardCharsets.UTF_8),
+              file.toString(),
+              "-o",
+              folder.resolve("trace.json").toString());
       String message = err.toString(StandardCharsets.UTF_8);
       boolean explained = status == Commands.FAILED && message.lines().count() == 1;
       if (status != Commands.OK && !explained) {

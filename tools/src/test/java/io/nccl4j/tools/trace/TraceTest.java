@@ -72,10 +72,10 @@ class TraceTest {
   }
 
   private int run(String... args) {
-    return new Trace(
-            new PrintStream(out, true, StandardCharsets.UTF_8),
-            new PrintStream(err, true, StandardCharsets.UTF_8))
-        .run(args);
+    return Trace.run(
+        new PrintStream(out, true, StandardCharsets.UTF_8),
+        new PrintStream(err, true, StandardCharsets.UTF_8),
+        args);
   }
 
   private String output() {

@@ -5,7 +5,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceType;
 import io.nccl4j.Stream;
-import io.nccl4j.tools.processes.Processes;
+import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.training.ReducerConfig;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -51,7 +51,7 @@ public final class DdpSimple extends Ranks {
     System.err.printf(
         "rank %d: the averaged gradient is %s; expected %s, except for rounding%n",
         comm.rank(), averaged, mean(comm.size()));
-    return Processes.FAILED;
+    return Commands.FAILED;
   }
 
   private static float mean(int ranks) {

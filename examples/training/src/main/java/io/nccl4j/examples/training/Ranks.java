@@ -84,7 +84,7 @@ abstract class Ranks implements Callable<Integer> {
           // For example contradicting launcher variables.
           return failure instanceof IllegalArgumentException
               ? CommandLine.ExitCode.USAGE
-              : Processes.FAILED;
+              : Commands.FAILED;
         });
     line.setParameterExceptionHandler((refusal, _) -> Commands.refused(line, refusal));
     System.exit(Commands.written(line, System.out, line.execute(args)));

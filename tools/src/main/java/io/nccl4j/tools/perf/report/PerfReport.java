@@ -14,9 +14,6 @@ import picocli.CommandLine.Parameters;
 
 /** The command that compares earlier runs of the bandwidth command. */
 public final class PerfReport {
-  private final PrintStream out;
-  private final PrintStream err;
-
   /** The command line. */
   @Command(
       name = "report",
@@ -47,16 +44,7 @@ public final class PerfReport {
     Path html;
   }
 
-  /**
-   * Creates a command.
-   *
-   * @param out receives the name of the written file
-   * @param err receives messages
-   */
-  PerfReport(PrintStream out, PrintStream err) {
-    this.out = out;
-    this.err = err;
-  }
+  private PerfReport() {}
 
   /**
    * Runs the command and exits with its status.
@@ -64,13 +52,13 @@ public final class PerfReport {
    * @param args the arguments
    */
   public static void main(String[] args) {
-    Commands.exit((out, err) -> new PerfReport(out, err).run(args));
+    Commands.exit((out, err) -> run(out, err, args));
   }
 
   /** Runs the command and returns its exit status. */
-  int run(String... args) {
+  static int run(PrintStream out, PrintStream err, String... args) {
     Flags flags = new Flags();
-    return Commands.of(flags, () -> write(flags, runs(flags)), out, err).execute(args);
+    return Commands.of(flags, () -> write(flags, runs(flags), out), out, err).execute(args);
   }
 
   private static List<PerfRun> runs(Flags flags) {
@@ -93,7 +81,7 @@ public final class PerfReport {
     return runs;
   }
 
-  private int write(Flags flags, List<PerfRun> runs) throws IOException {
+  private static int write(Flags flags, List<PerfRun> runs, PrintStream out) throws IOException {
     RunReport.writePage(runs, flags.html);
     out.println(flags.html);
     return Commands.OK;

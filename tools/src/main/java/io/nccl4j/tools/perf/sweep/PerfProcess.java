@@ -1,6 +1,7 @@
 package io.nccl4j.tools.perf.sweep;
 
 import io.nccl4j.NcclResult;
+import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.perf.PerfCommand.Asked;
 import io.nccl4j.tools.perf.report.PerfRun;
 import io.nccl4j.tools.processes.ChildProcesses;
@@ -104,7 +105,7 @@ final class PerfProcess implements AutoCloseable {
     if (status == 0 && !runs.isEmpty()) {
       return new SweepResult(choice, SweepResult.State.MEASURED, "", runs);
     }
-    if (status == Sweep.WRONG_DATA && !runs.isEmpty()) {
+    if (status == Commands.WRONG_DATA && !runs.isEmpty()) {
       return new SweepResult(choice, SweepResult.State.WRONG, "some data was wrong", runs);
     }
     boolean refused = !choice.environment().isEmpty() && message.contains(REFUSED);

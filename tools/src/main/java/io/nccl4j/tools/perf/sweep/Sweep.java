@@ -15,9 +15,6 @@ import java.util.Map;
 
 /** The sweep command: measures every choice of algorithm and protocol. */
 public final class Sweep {
-  /** Some data was wrong. */
-  static final int WRONG_DATA = 3;
-
   private final PrintStream out;
   private final PrintStream err;
   private final Map<String, String> environment;
@@ -133,6 +130,6 @@ public final class Sweep {
       err.println("sweep: nothing could be measured");
       return Commands.FAILED;
     }
-    return outcome.wrong() ? WRONG_DATA : Commands.OK;
+    return outcome.wrong() ? Commands.WRONG_DATA : Commands.OK;
   }
 }
