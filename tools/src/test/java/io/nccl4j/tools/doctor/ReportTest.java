@@ -237,4 +237,18 @@ class ReportTest {
   void referenceAllReduceSucceeds() throws InterruptedException {
     assertEquals(Optional.empty(), ReferenceProbe.run(Duration.ofSeconds(60)));
   }
+
+  @Test
+  void badArgumentsReturnStatusTwo() {
+    for (String args : List.of("--nonsense", "--timeout 0", "--timeout x")) {
+      ByteArrayOutputStream printed = new ByteArrayOutputStream();
+      ByteArrayOutputStream complaint = new ByteArrayOutputStream();
+      PrintStream out = new PrintStream(printed, true, StandardCharsets.UTF_8);
+      PrintStream err = new PrintStream(complaint, true, StandardCharsets.UTF_8);
+      assertEquals(Commands.BAD_ARGUMENTS, Doctor.run(out, err, args.split(" ", -1)));
+      assertEquals(0, printed.size());
+      String message = complaint.toString(StandardCharsets.UTF_8);
+      assertEquals(1, message.lines().count(), message);
+    }
+  }
 }

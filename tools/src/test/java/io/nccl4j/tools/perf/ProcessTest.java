@@ -25,9 +25,9 @@ import org.junit.jupiter.api.io.TempDir;
 class ProcessTest {
   @TempDir Path folder;
 
-  private static FinishedProgram perf(Map<String, String> environment, String... args)
+  private static FinishedProgram perf(Map<String, String> environment, String arguments)
       throws IOException, InterruptedException {
-    return FinishedProgram.run(environment, command(List.of(args)));
+    return FinishedProgram.run(environment, command(List.of(arguments.split(" ", -1))));
   }
 
   private static List<String> command(List<String> args) {
@@ -42,20 +42,7 @@ class ProcessTest {
 
   @Test
   void fourRanksOnTheStandInCheckClean() throws IOException, InterruptedException {
-    FinishedProgram ended =
-        perf(
-            StandIn.build(),
-            "all_reduce",
-            "--backend",
-            "nccl",
-            "-g",
-            "4",
-            "-b",
-            "8",
-            "-e",
-            "1M",
-            "-f",
-            "2");
+    FinishedProgram ended = perf(StandIn.build(), "all_reduce --backend nccl -g 4 -b 8 -e 1M -f 2");
     assertEquals(0, ended.status(), ended.err());
     assertEquals(18, rows(ended).size());
     for (List<String> row : rows(ended)) {
@@ -71,25 +58,8 @@ class ProcessTest {
       FinishedProgram ended =
           perf(
               StandIn.build(),
-              collective.label(),
-              "--backend",
-              "nccl",
-              "-t",
-              "2",
-              "-g",
-              "2",
-              "-b",
-              "64K",
-              "-e",
-              "64K",
-              "-p",
-              "1",
-              "-o",
-              "mulsum",
-              "-m",
-              "2",
-              "-u",
-              "1");
+              collective.label()
+                  + " --backend nccl -t 2 -g 2 -b 64K -e 64K -p 1 -o mulsum -m 2 -u 1");
       assertEquals(0, ended.status(), collective + ended.err());
     }
   }
@@ -103,7 +73,7 @@ class ProcessTest {
     List<String> arguments =
         new ArrayList<>(List.of("all_reduce", "--backend", "nccl", "-g", "2", "-b", "8"));
     arguments.addAll(List.of(more));
-    FinishedProgram ended = perf(environment, arguments.toArray(String[]::new));
+    FinishedProgram ended = perf(environment, String.join(" ", arguments));
     assertEquals(0, ended.status(), ended.err());
     return Files.readAllLines(record);
   }
@@ -130,25 +100,7 @@ class ProcessTest {
     FinishedProgram ended =
         perf(
             StandIn.build(),
-            "all_gather",
-            "--backend",
-            "nccl",
-            "-g",
-            "2",
-            "-b",
-            "20M",
-            "-e",
-            "36M",
-            "-i",
-            "16M",
-            "-d",
-            "int8",
-            "-u",
-            "3",
-            "-n",
-            "1",
-            "-w",
-            "0");
+            "all_gather --backend nccl -g 2 -b 20M -e 36M -i 16M -d int8 -u 3 -n 1 -w 0");
     assertEquals(0, ended.status(), ended.err());
     assertEquals(2, rows(ended).size());
   }
@@ -157,8 +109,8 @@ class ProcessTest {
   void everyPieceOfARowIsChecked() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_NOOP", "1");
-    String[] arguments = "all_reduce --backend nccl -g 1 -b 20M -e 20M -n 1 -w 0".split(" ", -1);
-    FinishedProgram ended = perf(environment, arguments);
+    FinishedProgram ended =
+        perf(environment, "all_reduce --backend nccl -g 1 -b 20M -e 20M -n 1 -w 0");
     assertEquals(Commands.WRONG_DATA, ended.status(), ended.err());
     // Nothing was received: all 5242880 elements are wrong.
     assertEquals("5.24288e+06", rows(ended).getFirst().get(8), ended.out());
@@ -198,12 +150,12 @@ class ProcessTest {
 
   private static FinishedProgram allReduceWithin(String seconds, Map<String, String> environment)
       throws IOException, InterruptedException {
-    return perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-T", seconds);
+    return perf(environment, "all_reduce --backend nccl -g 2 -T " + seconds);
   }
 
   @Test
   void moreRanksThanGpusIsABadArgument() throws IOException, InterruptedException {
-    FinishedProgram ended = perf(StandIn.build(), "all_reduce", "--backend", "nccl", "-g", "9");
+    FinishedProgram ended = perf(StandIn.build(), "all_reduce --backend nccl -g 9");
     assertEquals(
         "all_reduce_perf: 9 ranks requested but there are 8 GPUs; each rank needs its own,"
             + " unless NCCL_MULTI_RANK_GPU_ENABLE=1 is set\n",
@@ -216,8 +168,7 @@ class ProcessTest {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "1");
     environment.put("NCCL_MULTI_RANK_GPU_ENABLE", "1");
-    FinishedProgram ended =
-        perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-b", "8", "-e", "64");
+    FinishedProgram ended = perf(environment, "all_reduce --backend nccl -g 2 -b 8 -e 64");
     assertEquals(0, ended.status(), ended.err());
     List<String> devices = ended.out().lines().filter(line -> line.startsWith("#  Rank")).toList();
     assertEquals(2, devices.size(), ended.out());
@@ -228,8 +179,7 @@ class ProcessTest {
 
   @Test
   void algorithmForNcclMustBeInEnvironment() throws IOException, InterruptedException {
-    FinishedProgram ended =
-        perf(StandIn.build(), "all_reduce", "--backend", "nccl", "--algo", "tree");
+    FinishedProgram ended = perf(StandIn.build(), "all_reduce --backend nccl --algo tree");
     assertEquals(2, ended.status());
     assertTrue(ended.err().contains("needs NCCL_ALGO=TREE in the environment"), ended.err());
     assertEquals(1, ended.err().lines().count());
@@ -243,7 +193,7 @@ class ProcessTest {
       List<String> args = new ArrayList<>(List.of("all_reduce", "--backend", "nccl", "-g", "2"));
       args.addAll(List.of("-b", "8", "-e", "8", "-T", "2"));
       args.addAll(List.of(more.split(" ", -1)));
-      FinishedProgram ended = perf(environment, args.toArray(String[]::new));
+      FinishedProgram ended = perf(environment, String.join(" ", args));
       assertEquals(4, ended.status(), more + ended.err());
       assertTrue(ended.err().contains("not finished after 2.0 s"), ended.err());
     }
@@ -278,8 +228,7 @@ class ProcessTest {
   void libraryFailureExitsOneWithOneLine() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
-    FinishedProgram ended =
-        perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-b", "8", "-e", "1K");
+    FinishedProgram ended = perf(environment, "all_reduce --backend nccl -g 2 -b 8 -e 1K");
     assertEquals(1, ended.status(), ended.err());
     assertTrue(ended.err().startsWith("all_reduce_perf: "), ended.err());
     assertFalse(ended.err().contains("\tat "), ended.err());
@@ -290,7 +239,7 @@ class ProcessTest {
   void missingGpuMessageNamesReferenceBackend() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
-    FinishedProgram ended = perf(environment, "all_reduce", "--backend", "nccl");
+    FinishedProgram ended = perf(environment, "all_reduce --backend nccl");
     assertEquals(1, ended.status());
     assertTrue(ended.err().contains("--backend reference"), ended.err());
     assertFalse(ended.err().contains("\tat "), ended.err());
@@ -301,7 +250,7 @@ class ProcessTest {
   void perfFallbackIsExplainedInTheHeader() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
-    FinishedProgram ended = perf(environment, "all_reduce", "-b", "8", "-e", "8");
+    FinishedProgram ended = perf(environment, "all_reduce -b 8 -e 8");
     assertEquals(0, ended.status(), ended.err());
     assertTrue(
         ended.out().contains("# NCCL is not used: cudaGetDeviceCount: no NVIDIA driver"),
@@ -313,7 +262,7 @@ class ProcessTest {
   void perfNamedLibraryMissingFails() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_NCCL_LIBRARY", "/missing/libnccl.so");
-    FinishedProgram ended = perf(environment, "all_reduce", "-b", "8", "-e", "8");
+    FinishedProgram ended = perf(environment, "all_reduce -b 8 -e 8");
     assertEquals(1, ended.status());
     assertTrue(ended.err().contains("/missing/libnccl.so"), ended.err());
     assertEquals("", ended.out());
@@ -323,8 +272,7 @@ class ProcessTest {
   void allocationFailureSuggestsSmallerSize() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_FAIL", "ncclMemAlloc=1");
-    FinishedProgram ended =
-        perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
+    FinishedProgram ended = perf(environment, "all_reduce --backend nccl -b 8 -e 8");
     assertEquals(1, ended.status());
     assertTrue(ended.err().startsWith("all_reduce_perf: ncclMemAlloc: "), ended.err());
     assertTrue(ended.err().endsWith("; a smaller -e needs less memory\n"), ended.err());
@@ -334,8 +282,7 @@ class ProcessTest {
   void cudaAllocationFailureSuggestsSmallerSize() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build("2.18");
     environment.put("NCCL4J_STANDIN_FAIL", "cudaMalloc=2");
-    FinishedProgram ended =
-        perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
+    FinishedProgram ended = perf(environment, "all_reduce --backend nccl -b 8 -e 8");
     assertEquals(1, ended.status());
     assertEquals(
         "all_reduce_perf: cudaMalloc: out of memory (cudaErrorMemoryAllocation, code 2);"
@@ -359,7 +306,7 @@ class ProcessTest {
   void firstLineNamesTheVersionOfTheJar() throws IOException, InterruptedException {
     boolean packaged = System.getProperty("java.class.path").contains("nccl4j-0.");
     assumeTrue(packaged, "nccl4j is not packaged in this build");
-    String[] args = {"all_reduce", "--backend", "reference", "-b", "8", "-e", "8"};
+    String args = "all_reduce --backend reference -b 8 -e 8";
     String version = perf(Map.of(), args).out().lines().findFirst().orElseThrow();
     assertTrue(version.startsWith("# nccl4j 0."), version);
   }
@@ -406,9 +353,7 @@ class ProcessTest {
                 "/missing/libnccl.so",
                 "NCCL4J_CUDART_LIBRARY",
                 "/missing/libcudart.so"),
-            "all_reduce",
-            "--backend",
-            "nccl");
+            "all_reduce --backend nccl");
     assertEquals(1, ended.status());
     assertTrue(ended.err().contains("/missing/libcudart.so"), ended.err());
     assertFalse(ended.err().contains("\tat "), ended.err());
@@ -416,8 +361,7 @@ class ProcessTest {
 
   @Test
   void pipeReceivesOnlyTheTable() throws IOException, InterruptedException {
-    FinishedProgram ended =
-        perf(Map.of(), "all_reduce", "--backend", "reference", "-b", "8", "-e", "1K", "-f", "2");
+    FinishedProgram ended = perf(Map.of(), "all_reduce --backend reference -b 8 -e 1K -f 2");
     assertEquals(0, ended.status());
     assertEquals("", ended.err());
     assertEquals(8, rows(ended).size());
