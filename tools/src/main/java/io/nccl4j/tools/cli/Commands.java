@@ -3,6 +3,7 @@ package io.nccl4j.tools.cli;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.io.PrintWriter;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileSystemException;
 import java.util.concurrent.Callable;
@@ -101,6 +102,7 @@ public final class Commands {
     return switch (e) {
       case IllegalArgumentException argument -> refused(line, argument);
       case IOException failure -> explained(line, failure);
+      case UncheckedIOException failure -> explained(line, failure.getCause());
       case IllegalStateException failure -> explained(line, failure);
       default -> throw e;
     };

@@ -5,7 +5,6 @@ import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.tools.cli.Commands;
 import java.io.IOException;
 import java.io.PrintStream;
-import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -33,27 +32,10 @@ public final class Doctor {
   /** Runs the command and returns its exit status. */
   static int run(PrintStream out, PrintStream err, String... args) {
     Flags flags = new Flags();
-    return Commands.of(flags, () -> examineReportingErrors(flags, out, err), out, err)
-        .execute(args);
+    return Commands.of(flags, () -> examine(flags, out, err), out, err).execute(args);
   }
 
-  private static int examineReportingErrors(Flags flags, PrintStream out, PrintStream err)
-      throws IOException {
-    try {
-      return examine(flags, out, err);
-    } catch (IOException e) {
-      // The message of a file system exception may be only a file name.
-      throw new IOException(e.toString(), e);
-    } catch (UncheckedIOException e) {
-      throw new IOException(e.getCause().toString(), e);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new IllegalStateException("interrupted", e);
-    }
-  }
-
-  private static int examine(Flags flags, PrintStream out, PrintStream err)
-      throws IOException, InterruptedException {
+  private static int examine(Flags flags, PrintStream out, PrintStream err) throws IOException {
     Duration timeout = Duration.ofSeconds(flags.timeout);
     Thread watchdog = watchdog(timeout.multipliedBy(2).plusSeconds(OTHER_SECONDS), err);
     try {
@@ -86,7 +68,7 @@ public final class Doctor {
             });
   }
 
-  private static MachineState gather(Duration timeout) throws IOException, InterruptedException {
+  private static MachineState gather(Duration timeout) throws IOException {
     Machine machine = Machine.current();
     ProbeResult probe = probe(machine, timeout);
     Map<NativeLibrary, List<NativeLibrary.Copy>> copies = new HashMap<>();

@@ -234,7 +234,7 @@ class ReportTest {
   }
 
   @Test
-  void referenceAllReduceSucceeds() throws InterruptedException {
+  void referenceAllReduceSucceeds() {
     assertEquals(Optional.empty(), ReferenceProbe.run(Duration.ofSeconds(60)));
   }
 
