@@ -1,2 +1,5 @@
-/** Runs ranks as processes of this host, for commands that start copies of themselves. */
+/**
+ * Starts processes on this host, for commands that run copies of themselves, and ends them with
+ * this one.
+ */
 package io.nccl4j.tools.processes;
