@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.LongStream;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -17,6 +18,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** The output has the lines and columns of nccl-tests 2.19, and the data is correct. */
 class OutputTest {
   @ParameterizedTest
+  @Tag("slow")
   @CsvSource({"ring", "tree"})
   void eightBytesTo128MiBAreTwentyFiveCorrectRows(String algorithm) {
     Command command =
