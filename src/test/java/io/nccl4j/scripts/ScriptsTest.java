@@ -34,7 +34,6 @@ class ScriptsTest {
           "scripts/generate-bindings",
           "scripts/test",
           "scripts/lib/api-coverage",
-          "scripts/lib/emulated-evidence",
           "scripts/lib/fault-campaign",
           "scripts/lib/fetch-torchrun",
           "scripts/lib/fuzz",
@@ -120,16 +119,6 @@ class ScriptsTest {
         result.errors().startsWith(name + ": unknown argument: --no-such-option"), result::errors);
     assertTrue(result.errors().contains("usage: " + script), result::errors);
     assertEquals(before, tree());
-  }
-
-  @Test
-  void emulatedEvidenceNeedsAnNccl() throws Exception {
-    Result result = run("scripts/lib/emulated-evidence", "");
-    assertEquals(2, result.status(), result::errors);
-    assertEquals(
-        "emulated-evidence: NCCL4J_EMULATED_NCCL does not name a libnccl that uses the shared CUDA"
-            + " runtime\n",
-        result.errors());
   }
 
   private Set<String> tree() throws IOException {

@@ -150,7 +150,7 @@ final class EvidencePlan {
     // 180 all-reduces of up to 9 MB take about 10 s, and loading all kernels as much again.
     for (String protocol : List.of("Simple", "LL")) {
       for (String algorithm : List.of("Ring", "Tree")) {
-        steps.add(prediction(machine, algorithm, protocol, 25));
+        steps.add(prediction(machine, PREDICTED_RANKS, algorithm, protocol, 25));
       }
     }
     // A process for each collective, about 6 s on one GPU; all_reduce runs first.
@@ -293,13 +293,14 @@ final class EvidencePlan {
         + machine.nccl();
   }
 
-  private Step prediction(Machine machine, String algorithm, String protocol, int seconds) {
+  /** Returns a step that compares all-reduces of one algorithm and protocol with the prediction. */
+  Step prediction(Machine machine, int ranks, String algorithm, String protocol, int seconds) {
     String name = ("prediction-" + algorithm + "-" + protocol).toLowerCase(Locale.ROOT);
     String title =
-        "Predicted bits, %s with %s, %d ranks in ".formatted(algorithm, protocol, PREDICTED_RANKS);
+        "Predicted bits, %s with %s, %d ranks in ".formatted(algorithm, protocol, ranks);
     Map<String, String> variables =
         Prediction.variables(algorithm, protocol, work.resolve(name + ".nccl"));
-    boolean share = PREDICTED_RANKS > machine.devices();
+    boolean share = ranks > machine.devices();
     if (machine.standIn()) {
       return Step.notPossible(name, title + "one process", "the stand-in reduces in rank order");
     }
@@ -309,7 +310,7 @@ final class EvidencePlan {
           title + "as many processes on one GPU, through sockets",
           seconds,
           machine,
-          PREDICTED_RANKS,
+          ranks,
           variables,
           "prediction");
     }
@@ -320,7 +321,7 @@ final class EvidencePlan {
         title + "one process" + (share ? " on one GPU" : ""),
         seconds,
         children(machine)
-            .process(name, "process", all, List.of("prediction", "--size", "" + PREDICTED_RANKS)));
+            .process(name, "process", all, List.of("prediction", "--size", "" + ranks)));
   }
 
   /** One process per rank; the ranks share the first GPU and appear to be on different hosts. */

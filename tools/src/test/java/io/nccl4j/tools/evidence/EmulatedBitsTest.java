@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import io.nccl4j.fixtures.programs.EmulatedMachine;
 import io.nccl4j.fixtures.programs.EmulatedNccl;
 import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -16,19 +18,12 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /**
  * Compares results of NVIDIA's NCCL on the emulated CUDA with the reference backend, bit for bit,
- * with the programs of the evidence: every type and operator. The kernels are the emulation's, so
- * this shows that both follow the order that NCCL's host code decides, not what a GPU computes.
+ * with the steps of the evidence: every type and operator. The kernels are the emulation's, so this
+ * shows that both follow the order that NCCL's host code decides, not what a GPU computes.
  */
 @Timeout(600)
 class EmulatedBitsTest {
   @TempDir Path folder;
-
-  private EmulatedPlan plan(Map<String, String> machine) {
-    Map<String, String> environment = EmulatedNccl.environment(4);
-    environment.putAll(machine);
-    environment.put("NCCL_MAX_CTAS", "2");
-    return new EmulatedPlan(folder, environment);
-  }
 
   /** With two channels, the smaller count is on one channel and the larger one on both. */
   @ParameterizedTest
@@ -54,7 +49,11 @@ class EmulatedBitsTest {
 
   private void comparePrediction(
       int ranks, Map<String, String> machine, String algorithm, String protocol) {
-    Outcome outcome = run(plan(machine).prediction(ranks, algorithm, protocol));
+    Map<String, String> environment = environment(ranks, machine);
+    Step step =
+        plan(environment, false)
+            .prediction(machine(environment, ranks), ranks, algorithm, protocol, 300);
+    Outcome outcome = run(step, environment);
     // Three counts, five operators and twelve types.
     assertEquals(
         3 * 5 * 12 * ranks + " results compared with the prediction bit for bit, 0 differ",
@@ -62,20 +61,56 @@ class EmulatedBitsTest {
   }
 
   @Test
-  void collectivesOfTwoProcessesHaveTheBitsOfTheReference() {
-    run(plan(Map.of()).collectives(2));
+  void collectivesHaveTheBitsOfTheReference() {
+    compareCollectives(Map.of());
   }
 
   @ParameterizedTest
   @EnumSource
   void collectivesOnOtherMachinesHaveTheBitsOfTheReference(EmulatedMachine machine) {
-    run(plan(machine.environment()).collectives(4));
+    compareCollectives(machine.environment());
   }
 
-  private Outcome run(Step step) {
+  private void compareCollectives(Map<String, String> machine) {
+    Map<String, String> environment = environment(2, machine);
+    Step step =
+        plan(environment, true).rest(machine(environment, 2)).stream()
+            .filter(each -> each.name().equals("cross-check-two-processes"))
+            .findFirst()
+            .orElseThrow()
+            .withDeadline(Duration.ofMinutes(5));
+    run(step, environment);
+  }
+
+  private static Map<String, String> environment(int devices, Map<String, String> machine) {
+    Map<String, String> environment = EmulatedNccl.environment(devices);
+    environment.putAll(machine);
+    environment.put("NCCL_MAX_CTAS", "2");
+    return environment;
+  }
+
+  private EvidencePlan plan(Map<String, String> environment, boolean quick) {
+    return new EvidencePlan(folder, quick, environment);
+  }
+
+  private static Machine machine(Map<String, String> environment, int devices) {
+    String nccl = environment.get("NCCL4J_NCCL_LIBRARY");
+    String cudart = environment.get("NCCL4J_CUDART_LIBRARY");
+    return new Machine(true, Libraries.EMULATED_CUDA, "emulated", devices, "2.30.7", nccl, cudart);
+  }
+
+  private Outcome run(Step step, Map<String, String> environment) {
+    List<Step.Command> commands =
+        step.commands().stream().map(command -> with(command, environment)).toList();
     Outcome outcome;
     try (StepRunner runner = new StepRunner(folder, folder.resolve("output"))) {
-      outcome = runner.run(step);
+      outcome =
+          runner.run(
+              Step.of(
+                  step.name(),
+                  step.title(),
+                  step.deadline(),
+                  commands.toArray(Step.Command[]::new)));
     }
     assertEquals(
         Outcome.Status.PASSED,
@@ -85,5 +120,11 @@ class EmulatedBitsTest {
       assertEquals(List.of("ok"), row.stream().skip(1).distinct().toList(), row.toString());
     }
     return outcome;
+  }
+
+  private static Step.Command with(Step.Command command, Map<String, String> environment) {
+    Map<String, String> all = new HashMap<>(environment);
+    all.putAll(command.environment());
+    return new Step.Command(command.label(), command.words(), all, command.report());
   }
 }
