@@ -9,7 +9,7 @@ import java.time.Duration;
  * NCCL4J_STANDIN_DEVICES.
  */
 @OnEmulatedNccl
-class EmulatedNcclContractTest extends ContractSuite {
+class EmulatedNcclContractTest extends NcclContractSuite {
   @Override
   protected BackendUnderTest underTest() {
     return Devices.INSTANCE;

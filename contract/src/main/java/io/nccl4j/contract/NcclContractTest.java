@@ -8,7 +8,7 @@ import io.nccl4j.fixtures.libraries.OnGpu;
  * NCCL_MULTI_RANK_GPU_ENABLE=1}).
  */
 @OnGpu
-class NcclContractTest extends ContractSuite {
+class NcclContractTest extends NcclContractSuite {
   @Override
   protected BackendUnderTest underTest() {
     return Opened.GPUS;

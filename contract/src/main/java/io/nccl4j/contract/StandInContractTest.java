@@ -8,7 +8,7 @@ import io.nccl4j.fixtures.libraries.OnStandIn;
  * and libcudart. It tests nccl4j's code, not NCCL's.
  */
 @OnStandIn
-class StandInContractTest extends ContractSuite {
+class StandInContractTest extends NcclContractSuite {
   @Override
   protected BackendUnderTest underTest() {
     return Devices.INSTANCE;
