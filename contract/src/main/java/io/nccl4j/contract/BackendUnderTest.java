@@ -72,6 +72,11 @@ public interface BackendUnderTest {
         message.contains(seconds + " s") || message.contains(seconds + 1 + " s"), thrown::toString);
   }
 
+  /** Returns whether the tests of a topic share communicators, because creating one takes long. */
+  default boolean sharesRanks() {
+    return false;
+  }
+
   /** Returns those of the requested rank counts that are possible here. */
   default List<Integer> rankCounts(int... requested) {
     return IntStream.of(requested).filter(n -> n <= maxRanks()).boxed().toList();

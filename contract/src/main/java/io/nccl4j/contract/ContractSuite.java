@@ -7,7 +7,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
  * The whole contract of a backend, as nested JUnit test classes. Subclass it once for each backend;
  * the name of the subclass must end with {@code Test}.
  */
-@ExtendWith(ProcessRank.class)
+@ExtendWith({ProcessRank.class, SharedRanks.class})
 public abstract class ContractSuite {
   /** Returns the backend to test, either one instance for all tests or a new one for each. */
   protected abstract BackendUnderTest underTest();

@@ -64,6 +64,11 @@ class Gpus implements BackendUnderTest {
   }
 
   @Override
+  public boolean sharesRanks() {
+    return true;
+  }
+
+  @Override
   public CommunicatorConfig config() {
     return CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(60));
   }

@@ -45,7 +45,7 @@ abstract class GrowContract {
   void existingRanksKeepTheirNumbersAndNewOnesFollow(int before, int after, int root) {
     assumeTrue(underTest().maxRanks() >= after, "needs " + after + " ranks");
     CompletableFuture<UniqueId> id = new CompletableFuture<>();
-    try (Ranks ranks = Ranks.of(underTest(), before)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), before)) {
       RankThreads.run(
           after,
           r -> {
@@ -70,7 +70,7 @@ abstract class GrowContract {
   @Test
   void communicatorGrowsAgainWithNewId() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       UniqueId previous = null;
       for (int round = 0; round < 3; round++) {
@@ -92,7 +92,7 @@ abstract class GrowContract {
   @Test
   void growIdWorksOnceAndOnlyOneIsPending() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       CommunicatorConfig config = underTest().config();
       UniqueId id = rank.comm().newGrowId();
@@ -118,7 +118,7 @@ abstract class GrowContract {
   @Test
   void growIdIsReusableIfGrowWasNotLaunched() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), 1)) {
       Communicator comm = ranks.rank(0).comm();
       CommunicatorConfig config = underTest().config();
       UniqueId id = comm.newGrowId();
@@ -174,7 +174,7 @@ abstract class GrowContract {
 
   @Test
   void invalidSizeOrRankIsRefused() {
-    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), 1)) {
       Communicator comm = ranks.rank(0).comm();
       CommunicatorConfig config = underTest().config();
       UniqueId id = ranks.backend().newUniqueId();

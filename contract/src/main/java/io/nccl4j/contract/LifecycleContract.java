@@ -213,7 +213,7 @@ abstract class LifecycleContract {
 
   @Test
   void abortedCommunicatorIsRefusedByName() {
-    Ranks ranks = Ranks.of(underTest(), 1);
+    Ranks ranks = Ranks.unshared(underTest(), 1);
     Rank rank = ranks.rank(0);
     Buffer value = rank.ints(1);
     rank.stream().synchronize();
@@ -247,7 +247,7 @@ abstract class LifecycleContract {
   @Test
   void closeCompletesEnqueuedWork() {
     int n = Math.min(3, underTest().maxRanks());
-    Ranks ranks = Ranks.of(underTest(), n);
+    Ranks ranks = Ranks.unshared(underTest(), n);
     ranks.each(
         rank -> {
           Buffer value = rank.ints(1);
@@ -389,7 +389,7 @@ abstract class LifecycleContract {
 
   @Test
   void abortOfIdleStreamIsReportedOnce() throws Exception {
-    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.ints(1);
       rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
@@ -575,7 +575,7 @@ abstract class LifecycleContract {
   void newCommunicatorWorksAfterFailure() throws Exception {
     StuckCollective stuck = StuckCollective.start(underTest());
     stuck.close();
-    try (Ranks ranks = Ranks.of(underTest(), 2)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), 2)) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1);

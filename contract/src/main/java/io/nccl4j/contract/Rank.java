@@ -77,6 +77,11 @@ final class Rank {
     buffers.clear();
   }
 
+  /** Returns whether a test has left the communicator as it was created. */
+  boolean intact() {
+    return comm.isOpen() && comm.asyncError().isEmpty();
+  }
+
   void close() {
     buffers.forEach(Buffer::close);
     comm.close();

@@ -27,17 +27,35 @@ final class Ranks implements AutoCloseable {
 
   private final Backend backend;
   private final Rank[] ranks;
+  private BackendUnderTest owner;
 
   private Ranks(Backend backend, int size) {
     this.backend = backend;
     this.ranks = new Rank[size];
   }
 
-  /** Opens a backend and creates a communicator of {@code size} ranks on it. */
+  /**
+   * Returns the ranks of an earlier test of this topic, if the backend shares them and that test
+   * left them intact; otherwise creates them.
+   */
   static Ranks of(BackendUnderTest underTest, int size) {
+    if (!underTest.sharesRanks() || ProcessRank.current().isPresent()) {
+      return unshared(underTest, size);
+    }
+    Ranks ranks = SharedRanks.take(underTest, size);
+    if (ranks == null) {
+      ranks = unshared(underTest, size);
+      ranks.owner = underTest;
+    }
+    return ranks;
+  }
+
+  /** Creates ranks for a test of what happens when communicators are created, end or fail. */
+  static Ranks unshared(BackendUnderTest underTest, int size) {
     return of(underTest, size, underTest.config());
   }
 
+  /** Opens a backend and creates a communicator of {@code size} ranks on it. */
   static Ranks of(BackendUnderTest underTest, int size, CommunicatorConfig config) {
     if (size > 1 && ProcessRank.current().isPresent()) {
       return ofThisProcess(underTest, size, config, ProcessRank.current().get());
@@ -150,8 +168,31 @@ final class Ranks implements AutoCloseable {
     Communicator.abortAll(local().stream().map(Rank::comm).toList());
   }
 
+  /** Returns whose tests share these ranks, or null if they are not shared. */
+  BackendUnderTest owner() {
+    return owner;
+  }
+
+  /** Frees what the test allocated. Closes the ranks, unless other tests can use them. */
   @Override
   public void close() {
+    boolean kept = false;
+    try {
+      if (owner != null && local().stream().allMatch(Rank::intact)) {
+        local().forEach(Rank::free);
+        kept = true;
+      }
+    } finally {
+      if (!kept) {
+        closeAll();
+      }
+    }
+    if (kept) {
+      SharedRanks.keep(this);
+    }
+  }
+
+  void closeAll() {
     closeRanks();
     backend.close();
   }

@@ -49,7 +49,7 @@ abstract class RecordingsContract {
 
   @Test
   void everyRankRecordsCollectiveWithItsBytes() {
-    try (Ranks ranks = Ranks.of(underTest(), 2);
+    try (Ranks ranks = Ranks.unshared(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
           rank -> {
@@ -92,7 +92,7 @@ abstract class RecordingsContract {
 
   @Test
   void operationsReportQueuedAndRunningTime() {
-    try (Ranks ranks = Ranks.of(underTest(), 2);
+    try (Ranks ranks = Ranks.unshared(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
           rank -> {
@@ -110,7 +110,7 @@ abstract class RecordingsContract {
 
   @Test
   void unrecordedCollectivesAdvanceTheSequence() {
-    try (Ranks ranks = Ranks.of(underTest(), 2)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), 2)) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1, 2);
@@ -145,7 +145,7 @@ abstract class RecordingsContract {
 
   @Test
   void repeatedCallsAreRecordedAfterRecordingStarts() {
-    try (Ranks ranks = Ranks.of(underTest(), 2)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), 2)) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1);
@@ -171,7 +171,7 @@ abstract class RecordingsContract {
 
   @Test
   void groupedOperationsShareTheGroupNumber() {
-    try (Ranks ranks = Ranks.of(underTest(), 2);
+    try (Ranks ranks = Ranks.unshared(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
           rank -> {
@@ -278,7 +278,7 @@ abstract class RecordingsContract {
 
   @Test
   void graphLaunchesAdvanceTheSequence() {
-    try (Ranks ranks = Ranks.of(underTest(), 2);
+    try (Ranks ranks = Ranks.unshared(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
           rank -> {
@@ -308,7 +308,7 @@ abstract class RecordingsContract {
 
   @Test
   void processEventIdentifiesItsClock() {
-    try (Ranks ranks = Ranks.of(underTest(), 2);
+    try (Ranks ranks = Ranks.unshared(underTest(), 2);
         Recorded recorded = new Recorded()) {
       assertEquals(2, ranks.size());
       RecordedEvent process = recorded.events("Process", 1).getFirst();

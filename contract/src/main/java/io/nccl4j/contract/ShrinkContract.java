@@ -52,7 +52,7 @@ abstract class ShrinkContract {
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCounts")
   void survivorsKeepTheirOrder(int n) {
-    try (Ranks ranks = Ranks.of(underTest(), n)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), n)) {
       ranks.each(
           rank -> {
             if (rank.rank() == n / 2) {
@@ -71,7 +71,7 @@ abstract class ShrinkContract {
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCounts")
   void finishFirstShrinkLeavesParentUsable(int n) {
-    try (Ranks ranks = Ranks.of(underTest(), n)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), n)) {
       ranks.each(
           rank -> {
             if (rank.rank() > 0) {
@@ -91,7 +91,7 @@ abstract class ShrinkContract {
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCounts")
   void shrinkToOneRankWorks(int n) {
-    try (Ranks ranks = Ranks.of(underTest(), n)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), n)) {
       Rank last = ranks.rank(n - 1);
       Set<Integer> others = ConcurrentHashMap.newKeySet();
       for (int rank = 0; rank < n - 1; rank++) {
@@ -107,7 +107,7 @@ abstract class ShrinkContract {
   @Test
   void finishFirstShrinkCompletesEnqueuedWork() {
     assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
-    try (Ranks ranks = Ranks.of(underTest(), 3)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), 3)) {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1);
@@ -168,7 +168,7 @@ abstract class ShrinkContract {
 
   @Test
   void recoveryRefusesLostRanksOutOfRange() {
-    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), 1)) {
       NcclException failure = new NcclException("test", 6, "a failure", "");
       Recovery recovery = Recovery.defaults().withLostRanks(Set.of(1));
       Communicator comm = ranks.rank(0).comm();
@@ -191,7 +191,7 @@ abstract class ShrinkContract {
   @Test
   void abortedRankIsExcludedThenAnotherFromSameParent() {
     assumeTrue(underTest().maxRanks() > 3, "needs four ranks");
-    Ranks ranks = Ranks.of(underTest(), 4);
+    Ranks ranks = Ranks.unshared(underTest(), 4);
     ranks.rank(1).comm().abort();
     RankThreads.run(
         3,
@@ -213,7 +213,7 @@ abstract class ShrinkContract {
   @Test
   void parentRefusesOperationsAfterAbortingShrink() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    Ranks ranks = Ranks.of(underTest(), 2);
+    Ranks ranks = Ranks.unshared(underTest(), 2);
     Rank rank = ranks.rank(0);
     Buffer value = rank.ints(1);
     shrink(rank, Set.of(1), ShrinkMode.ABORT_FIRST).close();
@@ -276,7 +276,7 @@ abstract class ShrinkContract {
   @Test
   void invalidExcludedRanksAreRefused() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    try (Ranks ranks = Ranks.of(underTest(), 2)) {
+    try (Ranks ranks = Ranks.unshared(underTest(), 2)) {
       Rank rank = ranks.rank(0);
       refused("excludedRanks is empty; a shrink must exclude at least one rank", rank, Set.of());
       refused("excluded rank is 2; it must be from 0 to 1", rank, Set.of(2));

@@ -32,6 +32,11 @@ class StandInContractTest extends NcclContractSuite {
     }
 
     @Override
+    public boolean sharesRanks() {
+      return true;
+    }
+
+    @Override
     public int maxRanks() {
       return count;
     }
