@@ -3,12 +3,13 @@ package io.nccl4j.tools.evidence;
 import io.nccl4j.DataType;
 import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 
 /**
- * One call of the cross-check.
+ * One call whose result is compared.
  *
  * @param operation the operation; {@link Operation#SEND} stands for a ring of sends and receives
  * @param combine the reduction; {@link Combine#NOTHING} if data is only moved
@@ -51,12 +52,17 @@ record Call(
         case NOTHING, MULSUM -> null;
       };
     }
+
+    String label() {
+      return name().toLowerCase(Locale.ROOT);
+    }
   }
 
-  private static final List<Operation> REDUCTIONS =
-      List.of(Operation.ALL_REDUCE, Operation.REDUCE, Operation.REDUCE_SCATTER);
-  private static final List<Operation> MOVES =
+  private static final List<Operation> OPERATIONS =
       List.of(
+          Operation.ALL_REDUCE,
+          Operation.REDUCE,
+          Operation.REDUCE_SCATTER,
           Operation.BROADCAST,
           Operation.ALL_GATHER,
           Operation.ALL_TO_ALL,
@@ -64,26 +70,28 @@ record Call(
           Operation.SCATTER,
           Operation.SEND);
 
+  /** Returns an all-reduce in place. */
+  static Call allReduce(Combine combine, DataType type, int ranks, long count) {
+    return new Call(Operation.ALL_REDUCE, combine, type, ranks, count, 0, true);
+  }
+
   /**
    * Returns all operations with all operators, for one type and count. Leaves out those that NCCL
    * refuses: a single rank's averages and pre-multiplied sums of float8 (seen in 2.30.7).
+   *
+   * @param reduced whether the GPUs can reduce the type
    */
   static List<Call> all(DataType type, int ranks, long count, boolean inPlace, boolean reduced) {
     List<Call> calls = new ArrayList<>();
-    for (Operation operation : REDUCTIONS) {
+    for (Operation operation : OPERATIONS) {
       for (Combine combine : Combine.values()) {
         boolean refused = ranks == 1 && type.float8() && combine.scales();
-        if (reduced && combine != Combine.NOTHING && !refused) {
-          calls.add(
-              new Call(operation, combine, type, ranks, count, calls.size() % ranks, inPlace));
+        Call call = new Call(operation, combine, type, ranks, count, calls.size() % ranks, inPlace);
+        if (operation.reduces()
+            ? combine != Combine.NOTHING && reduced && !refused
+            : combine == Combine.NOTHING && (!inPlace || call.hasInPlaceForm())) {
+          calls.add(call);
         }
-      }
-    }
-    for (Operation operation : MOVES) {
-      Call call =
-          new Call(operation, Combine.NOTHING, type, ranks, count, calls.size() % ranks, inPlace);
-      if (!inPlace || call.hasInPlaceForm()) {
-        calls.add(call);
       }
     }
     return calls;
@@ -92,10 +100,10 @@ record Call(
   /** Returns its label in tables. */
   String label() {
     String name = operation == Operation.SEND ? "send and recv" : operation.method();
-    return combine == Combine.NOTHING ? name : name + " " + combine.name().toLowerCase(Locale.ROOT);
+    return combine == Combine.NOTHING ? name : name + " " + combine.label();
   }
 
-  boolean hasInPlaceForm() {
+  private boolean hasInPlaceForm() {
     return operation != Operation.ALL_TO_ALL && operation != Operation.SEND;
   }
 
@@ -120,9 +128,8 @@ record Call(
     return rank == root || (operation != Operation.REDUCE && operation != Operation.GATHER);
   }
 
-  @Override
-  public String toString() {
-    return "%s of %d %s, %d ranks, root %d, %s"
-        .formatted(label(), count, type, ranks, root, inPlace ? "in-place" : "out-of-place");
+  /** Returns an element of a result, a {@code Double} or a {@code Long}. */
+  Object element(MemorySegment data, long index) {
+    return type.floating() ? (Object) type.get(data, index) : (Object) type.getLong(data, index);
   }
 }

@@ -1,5 +1,10 @@
 package io.nccl4j.tools.evidence;
 
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.rendezvous.LaunchEnvironment;
+import io.nccl4j.rendezvous.Rendezvous;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -18,6 +23,8 @@ import picocli.CommandLine.Parameters;
 public final class Child {
   /** The time after its deadline at which the process exits, if it has not been killed. */
   private static final Duration ORPHAN_TIMEOUT = Duration.ofSeconds(15);
+
+  private static final Duration RENDEZVOUS_TIMEOUT = Duration.ofSeconds(30);
 
   /** The program of a step; it fills the child's report. */
   interface Program {
@@ -42,13 +49,12 @@ public final class Child {
   @Option(names = "--deadline", required = true)
   int deadline;
 
-  @Option(names = "--rank")
-  int rank;
-
-  @Option(names = "--size", description = "ranks; with --layout LAUNCHED those of this process")
+  @Option(names = "--size", description = "the number of ranks; with a launcher, the launcher's")
   int size = 1;
 
-  @Option(names = "--meet", description = "rendezvous directory, or the file for the id")
+  @Option(
+      names = "--meet",
+      description = "a directory that all ranks share, or the file for the id")
   Path meet;
 
   @Option(names = "--suite", description = "a test class")
@@ -57,23 +63,14 @@ public final class Child {
   @Option(names = "--topics", split = ",", description = "nested classes of the suite")
   List<String> topics = List.of();
 
-  @Option(names = "--device")
-  int device;
-
-  @Option(names = "--layout", description = "the layout of the ranks of the bandwidth command")
-  Bandwidth.Layout layout = Bandwidth.Layout.ONE_PROCESS;
-
-  @Option(names = "--backend", description = "the backend of the bandwidth command")
-  String backend = "nccl";
-
-  @Option(names = "--page", description = "the file for the charts")
-  Path page;
-
-  @Option(names = "--binaries")
+  @Option(names = "--binaries", description = "the folder of nccl-tests")
   Path binaries;
 
   @Option(names = "--quick")
   boolean quick;
+
+  /** The rank of this process, if it is one of several. */
+  final LaunchEnvironment launch = LaunchEnvironment.current();
 
   private final long start = System.nanoTime();
   private final Map<String, String> facts = new LinkedHashMap<>();
@@ -88,6 +85,9 @@ public final class Child {
   public static void main(String[] args) {
     Child child = new Child();
     new CommandLine(child).parseArgs(args);
+    if (child.severalProcesses()) {
+      child.size = child.launch.size();
+    }
     child.exitWhenOrphaned();
     int status = child.run();
     // halt() ends the process even if a failed program left threads running.
@@ -136,13 +136,21 @@ public final class Child {
       case "contract" -> ContractSuite::run;
       case "contract-topics" -> ContractTopics::run;
       case "interop" -> Interop::run;
-      case "bandwidth" -> Bandwidth::run;
-      case "peer-bandwidth" -> PeerBandwidth::run;
-      case "sweep" -> SweepCharts::run;
-      case "latency" -> CallLatency::run;
       case "nccl-tests" -> NcclTests::run;
       default -> throw new IllegalArgumentException("unknown program " + name);
     };
+  }
+
+  /** Returns whether each rank is a process. */
+  boolean severalProcesses() {
+    return launch.size() > 1;
+  }
+
+  /** Creates a communicator with one rank in each process, each of which calls this. */
+  Communicator communicator(Backend backend, CommunicatorConfig config) {
+    try (Rendezvous rendezvous = launch.rendezvous(RENDEZVOUS_TIMEOUT)) {
+      return rendezvous.newCommunicator(backend, config);
+    }
   }
 
   /** Returns how long this process has been running. */
@@ -156,15 +164,6 @@ public final class Child {
    */
   Duration left() {
     return Duration.ofSeconds(deadline).multipliedBy(9).dividedBy(10).minus(elapsed());
-  }
-
-  /**
-   * Returns the limit of a part of the program: a tenth of the deadline, which is longer on slow
-   * machines.
-   */
-  Duration limit(Duration least) {
-    Duration tenth = Duration.ofSeconds(deadline).dividedBy(10);
-    return tenth.compareTo(least) > 0 ? tenth : least;
   }
 
   void fact(String name, String value) {

@@ -48,7 +48,6 @@ final class ContractSuite {
   private static final Duration LONGEST_TEST = Duration.ofSeconds(40);
 
   private static final Duration END_MARGIN = Duration.ofSeconds(2);
-  private static final String LOG = "topics.log";
   private static final String CALLED = "called.txt";
 
   private final Child child;
@@ -66,7 +65,7 @@ final class ContractSuite {
 
   static void run(Child child) throws IOException, ClassNotFoundException {
     Path work = Files.createTempDirectory(child.report.toAbsolutePath().getParent(), "contract");
-    try (StepRunner runner = new StepRunner(work, work.resolve(LOG))) {
+    try (StepRunner runner = StepRunner.inside(work)) {
       ContractSuite suite = new ContractSuite(child, runner, work);
       List<String> left = suite.topicsToRun();
       while (!left.isEmpty() && suite.hasTime()) {
@@ -80,7 +79,7 @@ final class ContractSuite {
     if (!child.topics.isEmpty()) {
       return child.topics;
     }
-    if (child.meet != null) {
+    if (child.severalProcesses()) {
       return child.quick ? TOPICS_ACROSS_PROCESSES.subList(0, 1) : TOPICS_ACROSS_PROCESSES;
     }
     return child.quick ? FEW_TOPICS : topics(child.suite).keySet().stream().toList();
@@ -111,12 +110,6 @@ final class ContractSuite {
   private List<String> run(List<String> topics) throws IOException {
     Outcome outcome = runner.run(step(topics));
     processes++;
-    Path log = work.resolve(LOG);
-    if (Files.exists(log)) {
-      // Copied without decoding: programs may print anything, not only UTF-8.
-      Files.copy(log, System.out);
-      Files.delete(log);
-    }
     outcome.report().tables().stream()
         .filter(table -> table.title().equals(ContractTopics.COMPLETED))
         .flatMap(table -> table.rows().stream())
@@ -137,7 +130,7 @@ final class ContractSuite {
       return rest.subList(1, rest.size());
     }
     child.note(broken + ": " + outcome.report().summary());
-    if (child.meet != null) {
+    if (child.severalProcesses()) {
       child.note("Topics after " + broken + " are skipped: the processes are no longer in step.");
       return List.of();
     }
@@ -172,28 +165,29 @@ final class ContractSuite {
   private void add(List<Object> row) {
     rows.add(row);
     String result = (String) row.get(RESULT);
-    if (!result.equals(UNFINISHED) && Outcome.Status.of(result).bad()) {
+    if (!List.of(UNFINISHED, PASSED, Outcome.Status.NOT_POSSIBLE.label()).contains(result)) {
       bad.add((String) row.getFirst());
     }
   }
 
   private Step step(List<String> topics) {
-    List<String> flags = new ArrayList<>();
-    // The tests record the native functions that they call.
-    flags.add("-Djextract.trace.downcalls=true");
-    flags.add("-Dtest.downcalls=" + work.resolve(CALLED));
-    List<String> words = Bandwidth.java(child, Child.class.getName(), flags);
+    List<String> words =
+        Java.command(
+            Child.class.getName(),
+            // The tests record the native functions that they call.
+            "-Djextract.trace.downcalls=true",
+            "-Dtest.downcalls=" + work.resolve(CALLED),
+            StepRunner.crashFile(work));
     Path report = work.resolve("topics." + processes + ".json");
     words.addAll(List.of("contract-topics", "--suite", child.suite));
     words.addAll(List.of("--topics", String.join(",", topics)));
     words.addAll(List.of("--size", "" + child.size, "--report", report.toString()));
     if (child.meet != null) {
-      words.addAll(List.of("--rank", "" + child.rank, "--meet", child.meet.toString()));
+      words.addAll(List.of("--meet", child.meet.toString()));
     }
     Step.Command process =
         new Step.Command("process", words, Map.of("CLASSPATH", Java.classPath()), report);
-    return Step.of("topics", "topics", child.left(), process)
-        .withSilence(child.limit(LONGEST_TEST));
+    return Step.of("topics", "topics", child.left(), process).withSilence(LONGEST_TEST);
   }
 
   private long count(String name) {

@@ -2,7 +2,6 @@ package io.nccl4j.tools.evidence;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -30,7 +29,6 @@ final class ContractTopics implements TestExecutionListener {
   static final String TOPIC = "topic";
 
   private static final int MAX_NOTES = 40;
-  private static final Duration LONGEST_TEST = Duration.ofSeconds(60);
 
   private final Child child;
   private final Map<String, Class<?>> nested;
@@ -49,8 +47,8 @@ final class ContractTopics implements TestExecutionListener {
 
   static void run(Child child) throws IOException, ClassNotFoundException {
     System.setProperty("test.ranks", "" + child.size);
-    if (child.meet != null) {
-      System.setProperty("test.process.rank", "" + child.rank);
+    if (child.severalProcesses()) {
+      System.setProperty("test.process.rank", "" + child.launch.rank());
       System.setProperty("test.process.folder", child.meet.toString());
       // Any number that all processes of the step share.
       System.setProperty("test.seed", "" + Integer.toUnsignedLong(child.meet.hashCode()));
@@ -75,13 +73,6 @@ final class ContractTopics implements TestExecutionListener {
             .selectors(
                 DiscoverySelectors.selectNestedClass(
                     List.of(Class.forName(child.suite)), nested.get(topic)))
-            // In a separate thread, since native code cannot be interrupted: a test that hangs
-            // fails.
-            .configurationParameter(
-                "junit.jupiter.execution.timeout.default",
-                child.limit(LONGEST_TEST).toSeconds() + " s")
-            .configurationParameter(
-                "junit.jupiter.execution.timeout.thread.mode.default", "SEPARATE_THREAD")
             .build();
     long start = System.nanoTime();
     launcher.execute(request, this);

@@ -12,12 +12,10 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Optional;
-import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -29,7 +27,6 @@ final class DeviceReport {
   static final String NCCL_LIBRARY = "NCCL library";
   static final String CUDART_LIBRARY = "CUDA runtime library";
   static final String LIBRARIES = "libraries are";
-  static final String DRIVER = "nvidia-smi driver_version";
 
   /** A function that only the emulated CUDA of the tests has. */
   private static final String EMULATED_CUDA_FUNCTION = "nccl4j_standin_name";
@@ -38,23 +35,10 @@ final class DeviceReport {
   private static final String STAND_IN_FUNCTION = "nccl4j_standin_comm_name_intact";
 
   private static final String UNKNOWN = "unknown";
-  private static final List<String> SMI_FIELDS =
-      List.of(
-          "name",
-          "driver_version",
-          "vbios_version",
-          "pcie.link.gen.max",
-          "pcie.link.width.max",
-          "power.limit",
-          "clocks.max.sm",
-          "clocks.max.memory",
-          "persistence_mode",
-          "compute_mode",
-          "mig.mode.current");
 
   private DeviceReport() {}
 
-  static void run(Child child) throws IOException, InterruptedException {
+  static void run(Child child) {
     try (Backend backend = Backend.nccl()) {
       List<Device> devices = backend.devices();
       VersionReport versions = NcclBackend.of(backend).versionReport();
@@ -74,7 +58,6 @@ final class DeviceReport {
       }
       child.fact("nccl4j", versions.nccl4j());
       child.fact("Java", Runtime.version().toString());
-      nvidiaSmi(child);
       kernelDriver().ifPresent(driver -> child.fact("kernel's driver", driver));
       host(child);
       child.end(
@@ -115,40 +98,6 @@ final class DeviceReport {
     }
   }
 
-  private static void nvidiaSmi(Child child) throws IOException, InterruptedException {
-    Optional<Path> program = EvidencePlan.onPath("nvidia-smi", System.getenv());
-    if (program.isEmpty()) {
-      child.note("nvidia-smi is not on the PATH");
-      return;
-    }
-    String fields = String.join(",", SMI_FIELDS);
-    Process process;
-    try {
-      process =
-          new ProcessBuilder(
-                  program.get().toString(), "--query-gpu=" + fields, "--format=csv,noheader")
-              .redirectErrorStream(true)
-              .start();
-    } catch (IOException e) {
-      child.note("nvidia-smi cannot be started: " + e.getMessage());
-      return;
-    }
-    if (!process.waitFor(10, TimeUnit.SECONDS)) {
-      process.destroyForcibly();
-      child.note("nvidia-smi did not finish within 10 s");
-      return;
-    }
-    String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    String[] values = output.lines().findFirst().orElse("").split(", *", -1);
-    if (process.exitValue() != 0 || values.length != SMI_FIELDS.size()) {
-      child.note("nvidia-smi printed: " + output.strip());
-      return;
-    }
-    for (int i = 0; i < values.length; i++) {
-      child.fact("nvidia-smi " + SMI_FIELDS.get(i), values[i]);
-    }
-  }
-
   /** Returns the version of the kernel module, which is known even without nvidia-smi. */
   private static Optional<String> kernelDriver() {
     String version = matched("/proc/driver/nvidia/version", "(?m)^NVRM version: *(.*)$");
@@ -185,14 +134,5 @@ final class DeviceReport {
         .find("gnu_get_libc_version")
         .map(function -> "glibc " + text(function))
         .orElse("not glibc");
-  }
-
-  /** Returns the host name, without a network lookup. */
-  static String hostName() {
-    try {
-      return Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
-    } catch (IOException e) {
-      return "";
-    }
   }
 }

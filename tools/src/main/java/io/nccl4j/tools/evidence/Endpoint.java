@@ -14,7 +14,7 @@ import java.util.Map;
 
 /** One rank that executes {@link Call}s with the backend of its communicator. */
 final class Endpoint implements AutoCloseable {
-  /** The number of elements after each result that must not change. */
+  /** The number of elements after each out-of-place result that must not change. */
   private static final int GUARD = 16;
 
   private static final byte POISON = 0x55;
@@ -33,29 +33,25 @@ final class Endpoint implements AutoCloseable {
     return comm;
   }
 
-  Stream stream() {
-    return stream;
+  int rank() {
+    return comm.rank();
   }
 
-  /** Enqueues a call; the returned buffer holds the result, followed by a guard. */
+  /** Enqueues a call and returns its result, if it is out of place with a guard after it. */
   Buffer start(Call call, MemorySegment input) {
-    long larger = Math.max(call.sendCount(), call.recvCount());
-    Buffer result = allocate(call.type(), (call.inPlace() ? larger : call.recvCount()) + GUARD);
+    long own = comm.rank() * call.count();
     Buffer send;
     Buffer recv;
-    if (!call.inPlace()) {
-      send = allocate(call.type(), call.sendCount());
-      recv = result.slice(0, call.recvCount());
+    Buffer result;
+    if (call.inPlace()) {
+      Buffer both = allocate(call.type(), Math.max(call.sendCount(), call.recvCount()));
+      send = both.slice(call.recvCount() > call.sendCount() ? own : 0, call.sendCount());
+      recv = both.slice(call.sendCount() > call.recvCount() ? own : 0, call.recvCount());
+      result = recv;
     } else {
-      long own = comm.rank() * call.count();
-      send =
-          call.recvCount() > call.sendCount()
-              ? result.slice(own, call.sendCount())
-              : result.slice(0, call.sendCount());
-      recv =
-          call.sendCount() > call.recvCount()
-              ? result.slice(own, call.recvCount())
-              : result.slice(0, call.recvCount());
+      send = allocate(call.type(), call.sendCount());
+      result = allocate(call.type(), call.recvCount() + GUARD);
+      recv = result.slice(0, call.recvCount());
     }
     send.copyFromAsync(input, stream);
     enqueue(call, send, recv);
@@ -99,26 +95,11 @@ final class Endpoint implements AutoCloseable {
     return multipliers.computeIfAbsent(type, t -> comm.newPreMulSum(t, 1 << (comm.rank() & 1)));
   }
 
-  /** Returns the offset of a rank's result in the buffer from {@link #start}, in elements. */
-  static long resultOffset(Call call, int rank) {
-    boolean slice = call.inPlace() && call.sendCount() > call.recvCount();
-    return slice ? rank * call.count() : 0;
-  }
-
   /** Copies a buffer to the host, after the work enqueued before. */
   MemorySegment download(Buffer buffer) {
     MemorySegment bytes = MemorySegment.ofArray(new byte[Math.toIntExact(buffer.byteSize())]);
     buffer.copyTo(bytes, stream);
     return bytes;
-  }
-
-  /** Returns whether the guard after a downloaded result is unchanged. */
-  static boolean guarded(Call call, MemorySegment downloaded) {
-    long guard = (long) GUARD * call.type().bytes();
-    return downloaded
-            .asSlice(downloaded.byteSize() - guard)
-            .mismatch(MemorySegment.ofArray(new byte[(int) guard]).fill(POISON))
-        < 0;
   }
 
   /** Frees the buffers of the calls so far. */
@@ -128,12 +109,11 @@ final class Endpoint implements AutoCloseable {
     buffers.clear();
   }
 
+  /** Frees everything except the communicator, which the caller closes. */
   @Override
   public void close() {
     free();
     multipliers.values().forEach(ReduceOp.PreMulSum::close);
-    stream.synchronize();
-    comm.close();
     stream.close();
   }
 }

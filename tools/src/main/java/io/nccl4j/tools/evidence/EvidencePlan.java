@@ -1,6 +1,6 @@
 package io.nccl4j.tools.evidence;
 
-import io.nccl4j.rendezvous.LaunchEnvironment;
+import io.nccl4j.tools.perf.Perf;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -12,45 +12,23 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.regex.Pattern;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 
 /**
  * The steps, in order, and the commands that run them on a machine.
  *
  * <p>The seconds of a step are its guaranteed time; time that earlier steps did not use is added.
- * On one GPU they sum to at most 470, which {@code EvidencePlanTest} checks: with ten seconds for
- * the command itself, all steps end within 8 minutes even if every one of them hangs.
+ * They sum to at most 470, which {@code EvidencePlanTest} checks: with ten seconds for the command
+ * itself, all steps end within 8 minutes even if every one of them hangs.
  */
 final class EvidencePlan {
   /** The groups that {@code --steps} accepts: prefixes of step names, in the order of the steps. */
   static final List<String> GROUPS =
-      List.of(
-          "device", "prediction", "bandwidth", "latency", "nccl-tests", "cross-check", "contract");
+      List.of("device", "prediction", "bandwidth", "nccl-tests", "cross-check", "contract");
 
-  /** The step of a run that a launcher starts once for each rank. */
-  static final String LAUNCHED = "bandwidth-launched";
-
-  /** The names of all steps, in order. */
-  static final List<String> NAMES =
-      List.of(
-          "device",
-          "prediction-ring-simple",
-          "prediction-tree-simple",
-          "prediction-ring-ll",
-          "prediction-tree-ll",
-          "bandwidth-one-process",
-          "bandwidth-processes",
-          "bandwidth-shared",
-          "bandwidth-sweep",
-          LAUNCHED,
-          "latency",
-          "nccl-tests-one-process",
-          "nccl-tests-processes",
-          "cross-check-one-process",
-          "cross-check-two-processes",
-          "cross-check-python",
-          "contract-one-process",
-          "contract-four-ranks",
-          "contract-two-processes");
+  /** Those that training uses, and the simplest. */
+  private static final List<String> COLLECTIVES =
+      List.of("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv");
 
   /**
    * The number of hardware queues of a CUDA context. With the default of 8, streams of two ranks
@@ -122,9 +100,12 @@ final class EvidencePlan {
     this.environment = environment;
   }
 
-  /** Returns whether {@code --steps} accepts a name. */
-  static boolean knows(String name) {
-    return GROUPS.contains(name) || NAMES.contains(name);
+  /** Returns the names of all steps, in order. */
+  static List<String> names() {
+    EvidencePlan plan = new EvidencePlan(Path.of(""), false, Map.of());
+    return Stream.concat(Stream.of(plan.first()), plan.rest(Machine.NONE).stream())
+        .map(Step::name)
+        .toList();
   }
 
   /** Returns whether the arguments of {@code --steps} select a step. */
@@ -141,85 +122,59 @@ final class EvidencePlan {
         "device",
         "Device and libraries",
         FIRST_SECONDS,
-        children(Machine.NONE).process("device", "process", Map.of(), List.of("device")));
+        child(Machine.NONE, "device", "process", Map.of(), "device"));
   }
 
-  /** Returns the steps after the first of a run without a launcher. */
+  /** Returns the steps after the first. */
   List<Step> rest(Machine machine) {
     List<Step> steps = new ArrayList<>();
+    steps.add(nvidiaSmi());
     // 180 all-reduces of up to 9 MB take about 10 s, and loading all kernels as much again.
     for (String protocol : List.of("Simple", "LL")) {
       for (String algorithm : List.of("Ring", "Tree")) {
         steps.add(prediction(machine, PREDICTED_RANKS, algorithm, protocol, 25));
       }
     }
-    // A process for each collective, about 6 s on one GPU; all_reduce runs first.
-    steps.add(bandwidth(machine, machine.devices() > 1 ? 120 : 50));
-    steps.add(bandwidthOfProcesses(machine, 90));
+    for (String collective : COLLECTIVES) {
+      steps.add(bandwidth(machine, collective, machine.devices() > 1 ? 12 : 7));
+    }
     steps.add(bandwidthShared(machine, 25));
-    steps.add(sweep(machine, 130));
-    // 20 rounds of 80,000 calls of a few microseconds each.
-    steps.add(singleProcess("latency", "Call latency, 1 rank", 20, machine, "latency"));
     // Two processes per collective and round; three rounds if time allows.
-    steps.add(ncclTests(machine, machine.devices() > 1 ? 120 : 50));
-    steps.add(ncclTestsOfProcesses(machine, 90));
+    steps.add(ncclTests(machine, machine.devices() > 1 ? 65 : 50));
     // Skips large counts for lack of time.
     steps.add(
-        singleProcess(
-            "cross-check-one-process", "Cross-check, 1 rank", 25, machine, "cross-check"));
+        step(
+            "cross-check-one-process",
+            "Cross-check, 1 rank",
+            25,
+            child(machine, "cross-check-one-process", "process", Map.of(), "cross-check")));
     steps.add(crossCheckOfProcesses(machine, 40));
     steps.add(interop(machine, 25));
-    // Runs until its time is up, the most important topics first, so it runs after the others.
-    steps.add(contract(machine, 50));
-    steps.add(contractOfFourRanks(machine, 20));
+    // Run until their time is up, the most important topics first, so they run after the others.
     steps.add(
-        sharedGpuStep(
-            "contract-two-processes",
-            "Contract suite, 2 ranks in 2 processes on one GPU, through sockets",
-            25,
+        contract(
             machine,
+            "contract-nccl-features",
+            "Registered memory, windows, one-sided operations, suspension and parameters",
             2,
-            Map.of(),
-            "contract",
-            "--suite",
-            suite(machine)));
-    return machine.usable()
-        ? steps.stream()
-            .map(step -> step.withDeadline(step.deadline().multipliedBy(factor(machine))))
-            .toList()
-        : steps.stream()
-            .map(step -> impossible(step, "the first step found no usable GPU"))
-            .toList();
+            20,
+            "--topics",
+            "NcclFeatures"));
+    steps.add(contract(machine, "contract-one-process", "Contract suite", MAX_CONTRACT_RANKS, 50));
+    steps.add(contractOfFourRanks(machine, 20));
+    steps.add(contractOfProcesses(machine, 25));
+    return steps.stream()
+        .map(
+            step ->
+                machine.usable()
+                    ? step.withDeadline(step.deadline().multipliedBy(factor(machine)))
+                    : impossible(step, "the first step found no usable GPU"))
+        .toList();
   }
 
   /** Returns how many times as long as on a GPU the steps may take. */
   private static int factor(Machine machine) {
     return machine.libraries() == Libraries.EMULATED_CUDA ? EMULATION_FACTOR : 1;
-  }
-
-  /** Returns the step after the first of a run that a launcher starts once for each rank. */
-  Step launched(Machine machine, LaunchEnvironment launch) {
-    // A launcher that sets no local size starts one process per host.
-    int gpus = Math.max(1, machine.devices() / launch.localSize().orElse(1));
-    String title =
-        "Bandwidth, %d ranks in %d processes started by %s"
-            .formatted(gpus * launch.size(), launch.size(), launch.launcher());
-    if (!machine.usable()) {
-      return Step.notPossible(LAUNCHED, title, "the first step found no usable GPU");
-    }
-    if (machine.standIn()) {
-      return Step.notPossible(LAUNCHED, title, ONE_PROCESS_ONLY);
-    }
-    List<String> arguments = new ArrayList<>(List.of("bandwidth", "--size", "" + gpus));
-    arguments.addAll(List.of("--layout", Bandwidth.Layout.LAUNCHED.name()));
-    arguments.addAll(List.of("--rank", "" + launch.rank()));
-    // One run of the launcher, but one rendezvous for each collective.
-    Map<String, String> run = Map.of(Bandwidth.RUN, launch.jobId() + " evidence");
-    return step(
-        LAUNCHED,
-        title,
-        240 * factor(machine),
-        children(machine).process(LAUNCHED, "rank " + launch.rank(), run, arguments));
   }
 
   private static Step impossible(Step step, String reason) {
@@ -230,74 +185,31 @@ final class EvidencePlan {
     return Step.of(name, title, Duration.ofSeconds(seconds), commands);
   }
 
-  private Step singleProcess(
-      String name, String title, int seconds, Machine machine, String program) {
-    return step(
-        name,
-        title,
-        seconds,
-        children(machine).process(name, "process", Map.of(), List.of(program)));
-  }
-
-  private Step contract(Machine machine, int seconds) {
-    int ranks = Math.min(machine.devices(), MAX_CONTRACT_RANKS);
-    boolean share = ranks < 2 && machine.ncclAtLeast(2, 30);
-    if (machine.standIn() || share) {
-      ranks = 2;
-    }
-    String title =
-        "Contract suite, "
-            + (ranks == 1 ? "1 rank" : ranks(ranks) + " in one process")
-            + (share && !machine.standIn() ? " on one GPU" : "");
-    return contract("contract-one-process", title, machine, ranks, share, seconds);
-  }
-
-  private Step contractOfFourRanks(Machine machine, int seconds) {
-    String name = "contract-four-ranks";
-    String title = "Contract suite, 4 ranks in one process";
-    if (machine.standIn()) {
-      return contract(name, title, machine, 4, false, seconds);
-    }
-    title += " on one GPU";
-    if (machine.devices() > 1) {
-      return Step.notPossible(
-          name, title, "each rank of the contract suite has its own GPU, see above");
-    }
-    return machine.ncclAtLeast(2, 30)
-        ? contract(name, title, machine, 4, true, seconds)
-        : Step.notPossible(name, title, tooOldToShare(machine));
-  }
-
-  private Step contract(
-      String name, String title, Machine machine, int ranks, boolean share, int seconds) {
-    Map<String, String> variables = share && !machine.standIn() ? RANKS_SHARE_A_GPU : Map.of();
-    if (machine.standIn()) {
-      variables = Map.of("NCCL4J_STANDIN_DEVICES", "" + ranks);
-    }
-    List<String> arguments = List.of("contract", "--suite", suite(machine), "--size", "" + ranks);
-    return step(
-        name, title, seconds, children(machine).process(name, "process", variables, arguments));
-  }
-
-  private static String suite(Machine machine) {
-    return "io.nccl4j.contract."
-        + switch (machine.libraries()) {
-          case NVIDIA -> "NcclContractTest";
-          case EMULATED_CUDA -> "EmulatedNcclContractTest";
-          case STAND_IN -> "StandInContractTest";
-        };
-  }
-
-  private static String tooOldToShare(Machine machine) {
-    return "several ranks of one process on one GPU need NCCL 2.30 or later, this is "
-        + machine.nccl();
+  private Step nvidiaSmi() {
+    String name = "device-nvidia-smi";
+    String title = "The driver's view of the devices";
+    String fields =
+        "name,driver_version,vbios_version,pcie.link.gen.max,pcie.link.width.max,power.limit,"
+            + "clocks.max.sm,clocks.max.memory,persistence_mode,compute_mode,mig.mode.current";
+    return onPath("nvidia-smi", environment)
+        .map(
+            program ->
+                step(
+                    name,
+                    title,
+                    5,
+                    new Step.Command(
+                        "nvidia-smi",
+                        List.of(program.toString(), "--query-gpu=" + fields, "--format=csv"),
+                        Map.of(),
+                        null)))
+        .orElse(Step.notPossible(name, title, "nvidia-smi is not on the PATH"));
   }
 
   /** Returns a step that compares all-reduces of one algorithm and protocol with the prediction. */
   Step prediction(Machine machine, int ranks, String algorithm, String protocol, int seconds) {
     String name = ("prediction-" + algorithm + "-" + protocol).toLowerCase(Locale.ROOT);
-    String title =
-        "Predicted bits, %s with %s, %d ranks in ".formatted(algorithm, protocol, ranks);
+    String title = "Predicted bits, %s with %s, %d ranks in ".formatted(algorithm, protocol, ranks);
     Map<String, String> variables =
         Prediction.variables(algorithm, protocol, work.resolve(name + ".nccl"));
     boolean share = ranks > machine.devices();
@@ -305,14 +217,8 @@ final class EvidencePlan {
       return Step.notPossible(name, title + "one process", "the stand-in reduces in rank order");
     }
     if (share && !machine.ncclAtLeast(2, 30)) {
-      return sharedGpuStep(
-          name,
-          title + "as many processes on one GPU, through sockets",
-          seconds,
-          machine,
-          ranks,
-          variables,
-          "prediction");
+      title += "as many processes on one GPU, through sockets";
+      return sharedGpuStep(machine, name, title, seconds, ranks, variables, "prediction");
     }
     Map<String, String> all = new LinkedHashMap<>(share ? RANKS_SHARE_A_GPU : Map.of());
     all.putAll(variables);
@@ -320,40 +226,62 @@ final class EvidencePlan {
         name,
         title + "one process" + (share ? " on one GPU" : ""),
         seconds,
-        children(machine)
-            .process(name, "process", all, List.of("prediction", "--size", "" + ranks)));
+        child(machine, name, "process", all, "prediction", "--size", "" + ranks));
   }
 
-  /** One process per rank; the ranks share the first GPU and appear to be on different hosts. */
-  private Step sharedGpuStep(
-      String name,
-      String title,
-      int seconds,
-      Machine machine,
-      int ranks,
-      Map<String, String> variables,
-      String... program) {
+  private Step bandwidth(Machine machine, String collective, int seconds) {
+    int ranks = machine.devices();
+    List<String> sizes = NcclTests.sizes(quick, ranks, collective.equals("all_reduce"));
+    return step(
+        "bandwidth-" + collective.replace('_', '-'),
+        "Bandwidth, %s, %s in one process".formatted(collective, ranks(ranks)),
+        seconds,
+        perf(machine, "process", Map.of(), collective, ranks, sizes));
+  }
+
+  private Step bandwidthShared(Machine machine, int seconds) {
+    String name = "bandwidth-shared";
+    String title = "Bandwidth, all_reduce, 2 ranks in 2 processes on one GPU, through sockets";
     if (machine.standIn()) {
       return Step.notPossible(name, title, ONE_PROCESS_ONLY);
     }
+    if (machine.devices() > 1) {
+      return Step.notPossible(name, title, "each rank has its own GPU, see above");
+    }
+    List<String> sizes =
+        quick ? NcclTests.sizes(true, 2, false) : List.of("-b", "8", "-e", "16M", "-f", "8");
     return step(
         name,
         title,
         seconds,
-        IntStream.range(0, ranks)
+        IntStream.range(0, 2)
             .mapToObj(
-                rank -> {
-                  Map<String, String> all = host(rank);
-                  all.putAll(variables);
-                  return children(machine).rank(name, rank, ranks, 0, all, List.of(program));
-                })
+                rank ->
+                    perf(machine, "rank " + rank, onOneGpu(name, rank, 2), "all_reduce", 1, sizes))
             .toArray(Step.Command[]::new));
   }
 
-  private static Map<String, String> host(int rank) {
-    Map<String, String> variables = new LinkedHashMap<>(AS_SEPARATE_HOSTS);
-    variables.put("NCCL_HOSTID", "nccl4j-evidence-" + rank);
-    return variables;
+  private Step ncclTests(Machine machine, int seconds) {
+    String name = "nccl-tests-one-process";
+    String title =
+        "Bandwidth compared with nccl-tests, " + ranks(machine.devices()) + " in one process";
+    String folder = environment.get(NcclTests.VARIABLE);
+    return folder == null || folder.isBlank()
+        ? Step.notPossible(name, title, NcclTests.VARIABLE + " is not set")
+        : step(
+            name,
+            title,
+            seconds,
+            child(
+                machine,
+                name,
+                "process",
+                Map.of(),
+                "nccl-tests",
+                "--binaries",
+                folder,
+                "--size",
+                "" + machine.devices()));
   }
 
   private Step crossCheckOfProcesses(Machine machine, int seconds) {
@@ -361,117 +289,14 @@ final class EvidencePlan {
     String title = "Cross-check, 2 ranks in 2 processes";
     if (machine.standIn() || machine.devices() < 2) {
       title += " on one GPU, through sockets";
-      return sharedGpuStep(name, title, seconds, machine, 2, Map.of(), "cross-check");
+      return sharedGpuStep(machine, name, title, seconds, 2, Map.of(), "cross-check");
     }
     return step(
         name,
         title,
         seconds,
-        children(machine).rank(name, 0, 2, 0, Map.of(), List.of("cross-check")),
-        children(machine).rank(name, 1, 2, 1, Map.of(), List.of("cross-check")));
-  }
-
-  private Step bandwidth(Machine machine, int seconds) {
-    return measured(
-        "bandwidth-one-process",
-        "Bandwidth, " + ranks(machine.devices()) + " in one process",
-        seconds,
-        machine,
-        Bandwidth.Layout.ONE_PROCESS,
-        "bandwidth");
-  }
-
-  /** Returns the number of ranks for a title; it is unknown on a machine without a GPU. */
-  private static String ranks(int count) {
-    return switch (count) {
-      case 0 -> "all ranks";
-      case 1 -> "1 rank";
-      default -> count + " ranks";
-    };
-  }
-
-  private Step bandwidthOfProcesses(Machine machine, int seconds) {
-    String name = "bandwidth-processes";
-    String title = "Bandwidth, a process for each GPU";
-    return machine.standIn()
-        ? Step.notPossible(name, title, ONE_PROCESS_ONLY)
-        : withSeveral(
-            machine,
-            measured(name, title, seconds, machine, Bandwidth.Layout.PROCESSES, "bandwidth"));
-  }
-
-  private Step bandwidthShared(Machine machine, int seconds) {
-    String name = "bandwidth-shared";
-    String title = "Bandwidth, 2 ranks in 2 processes on one GPU, through sockets";
-    return machine.devices() > 1 && !machine.standIn()
-        ? Step.notPossible(name, title, "each rank has its own GPU, see above")
-        : sharedGpuStep(name, title, seconds, machine, 2, Map.of(), "peer-bandwidth");
-  }
-
-  private Step sweep(Machine machine, int seconds) {
-    return withSeveral(
-        machine,
-        measured(
-            "bandwidth-sweep",
-            "Every algorithm with every protocol, " + ranks(machine.devices()) + " in one process",
-            seconds,
-            machine,
-            Bandwidth.Layout.ONE_PROCESS,
-            "sweep",
-            "--page",
-            work.resolve("sweep.html").toString()));
-  }
-
-  private static Step withSeveral(Machine machine, Step step) {
-    return machine.devices() > 1
-        ? step
-        : impossible(step, "needs several GPUs, this machine has " + machine.devices());
-  }
-
-  private Step ncclTests(Machine machine, int seconds) {
-    return ncclTests(
-        "nccl-tests-one-process",
-        "Bandwidth compared with nccl-tests, " + ranks(machine.devices()) + " in one process",
-        seconds,
-        machine,
-        Bandwidth.Layout.ONE_PROCESS);
-  }
-
-  private Step ncclTestsOfProcesses(Machine machine, int seconds) {
-    String name = "nccl-tests-processes";
-    String title = "Bandwidth compared with nccl-tests, a process for each GPU";
-    if (machine.standIn()) {
-      return Step.notPossible(name, title, ONE_PROCESS_ONLY);
-    }
-    Step step = ncclTests(name, title, seconds, machine, Bandwidth.Layout.PROCESSES);
-    return withSeveral(
-        machine,
-        step.impossible() != null || onPath(NcclTests.MPIRUN, environment).isPresent()
-            ? step
-            : impossible(step, NcclTests.MPIRUN + " is not on the PATH"));
-  }
-
-  private Step ncclTests(
-      String name, String title, int seconds, Machine machine, Bandwidth.Layout layout) {
-    String folder = environment.get(NcclTests.VARIABLE);
-    if (folder == null || folder.isBlank()) {
-      return Step.notPossible(name, title, NcclTests.VARIABLE + " is not set");
-    }
-    return measured(name, title, seconds, machine, layout, "nccl-tests", "--binaries", folder);
-  }
-
-  /** Returns a step that runs the bandwidth command with a rank for each GPU. */
-  private Step measured(
-      String name,
-      String title,
-      int seconds,
-      Machine machine,
-      Bandwidth.Layout layout,
-      String... program) {
-    List<String> arguments = new ArrayList<>(List.of(program));
-    arguments.addAll(List.of("--layout", layout.name(), "--size", "" + machine.devices()));
-    return step(
-        name, title, seconds, children(machine).process(name, "process", Map.of(), arguments));
+        child(machine, name, "rank 0", rank(name, 0, 2, 0, 2), "cross-check"),
+        child(machine, name, "rank 1", rank(name, 1, 2, 1, 2), "cross-check"));
   }
 
   private Step interop(Machine machine, int seconds) {
@@ -484,13 +309,13 @@ final class EvidencePlan {
     if (python3.isEmpty()) {
       return Step.notPossible(name, title, "python3 is not on the PATH");
     }
-    Path id = work.resolve("interop.id");
+    String id = work.resolve("interop.id").toString();
     List<String> python =
         List.of(
             python3.get().toString(),
             work.resolve(Interop.SCRIPT).toString(),
             "--id",
-            id.toString(),
+            id,
             "--rank",
             "1",
             "--size",
@@ -505,14 +330,216 @@ final class EvidencePlan {
         name,
         title,
         seconds,
-        children(machine)
-            .process(
-                name,
-                "rank 0 (Java)",
-                host(0),
-                List.of("interop", "--rank", "0", "--size", "2", "--meet", id.toString())),
-        new Step.Command(
-            "rank 1 (Python)", python, children(machine).withNcclWarnings(host(1)), null));
+        child(machine, name, "rank 0 (Java)", host(0), "interop", "--size", "2", "--meet", id),
+        new Step.Command("rank 1 (Python)", python, withNcclWarnings(host(1)), null));
+  }
+
+  /** Returns a contract run with as many ranks in one process as possible, but not more. */
+  private Step contract(
+      Machine machine, String name, String what, int mostRanks, int seconds, String... topics) {
+    int ranks = Math.min(machine.devices(), mostRanks);
+    boolean share = ranks < 2 && machine.ncclAtLeast(2, 30);
+    if (machine.standIn() || share) {
+      ranks = 2;
+    }
+    String title =
+        what
+            + (ranks == 1 ? ", 1 rank" : ", " + ranks(ranks) + " in one process")
+            + (share && !machine.standIn() ? " on one GPU" : "");
+    return contract(machine, name, title, ranks, share, seconds, topics);
+  }
+
+  private Step contractOfFourRanks(Machine machine, int seconds) {
+    String name = "contract-four-ranks";
+    String title = "Contract suite, 4 ranks in one process";
+    if (machine.standIn()) {
+      return contract(machine, name, title, 4, false, seconds);
+    }
+    title += " on one GPU";
+    if (machine.devices() > 1) {
+      return Step.notPossible(
+          name, title, "each rank of the contract suite has its own GPU, see above");
+    }
+    return machine.ncclAtLeast(2, 30)
+        ? contract(machine, name, title, 4, true, seconds)
+        : Step.notPossible(
+            name,
+            title,
+            "several ranks of one process on one GPU need NCCL 2.30 or later, this is "
+                + machine.nccl());
+  }
+
+  private Step contract(
+      Machine machine,
+      String name,
+      String title,
+      int ranks,
+      boolean share,
+      int seconds,
+      String... topics) {
+    Map<String, String> variables = share && !machine.standIn() ? RANKS_SHARE_A_GPU : Map.of();
+    if (machine.standIn()) {
+      variables = Map.of("NCCL4J_STANDIN_DEVICES", "" + ranks);
+    }
+    List<String> program = new ArrayList<>(List.of("contract", "--suite", suite(machine)));
+    program.addAll(List.of("--size", "" + ranks));
+    program.addAll(List.of(topics));
+    return step(
+        name,
+        title,
+        seconds,
+        child(machine, name, "process", variables, program.toArray(String[]::new)));
+  }
+
+  private Step contractOfProcesses(Machine machine, int seconds) {
+    String name = "contract-two-processes";
+    return sharedGpuStep(
+        machine,
+        name,
+        "Contract suite, 2 ranks in 2 processes on one GPU, through sockets",
+        seconds,
+        2,
+        Map.of(),
+        "contract",
+        "--suite",
+        suite(machine),
+        "--meet",
+        work.resolve(name + "-ids").toString());
+  }
+
+  private static String suite(Machine machine) {
+    return "io.nccl4j.contract."
+        + switch (machine.libraries()) {
+          case NVIDIA -> "NcclContractTest";
+          case EMULATED_CUDA -> "EmulatedNcclContractTest";
+          case STAND_IN -> "StandInContractTest";
+        };
+  }
+
+  /** Returns the number of ranks for a title; it is unknown on a machine without a GPU. */
+  private static String ranks(int count) {
+    return switch (count) {
+      case 0 -> "all ranks";
+      case 1 -> "1 rank";
+      default -> count + " ranks";
+    };
+  }
+
+  /** One process per rank; the ranks share the first GPU and appear to be on different hosts. */
+  private Step sharedGpuStep(
+      Machine machine,
+      String name,
+      String title,
+      int seconds,
+      int ranks,
+      Map<String, String> variables,
+      String... program) {
+    if (machine.standIn()) {
+      return Step.notPossible(name, title, ONE_PROCESS_ONLY);
+    }
+    return step(
+        name,
+        title,
+        seconds,
+        IntStream.range(0, ranks)
+            .mapToObj(
+                rank -> {
+                  Map<String, String> all = onOneGpu(name, rank, ranks);
+                  all.putAll(variables);
+                  return child(machine, name, "rank " + rank, all, program);
+                })
+            .toArray(Step.Command[]::new));
+  }
+
+  private Map<String, String> onOneGpu(String step, int rank, int ranks) {
+    Map<String, String> variables = host(rank);
+    variables.putAll(rank(step, rank, ranks, 0, 1));
+    return variables;
+  }
+
+  private static Map<String, String> host(int rank) {
+    Map<String, String> variables = new LinkedHashMap<>(AS_SEPARATE_HOSTS);
+    variables.put("NCCL_HOSTID", "nccl4j-evidence-" + rank);
+    return variables;
+  }
+
+  /** Returns the variables of one of the processes of a step, which meet in a directory. */
+  private Map<String, String> rank(
+      String step, int rank, int ranks, int localRank, int localRanks) {
+    return Map.of(
+        "NCCL4J_RANK",
+        "" + rank,
+        "NCCL4J_WORLD_SIZE",
+        "" + ranks,
+        "NCCL4J_LOCAL_RANK",
+        "" + localRank,
+        "NCCL4J_LOCAL_WORLD_SIZE",
+        "" + localRanks,
+        "NCCL4J_RENDEZVOUS",
+        "file:" + work.resolve(step).toUri().getRawPath());
+  }
+
+  private Step.Command perf(
+      Machine machine,
+      String label,
+      Map<String, String> variables,
+      String collective,
+      int ranks,
+      List<String> sizes) {
+    List<String> arguments =
+        new ArrayList<>(List.of(collective, "--backend", "nccl", "-g", "" + ranks));
+    arguments.addAll(sizes);
+    return command(machine, label, variables, Perf.class.getName(), arguments);
+  }
+
+  /** Returns the command of a process whose output is its result. */
+  private Step.Command command(
+      Machine machine,
+      String label,
+      Map<String, String> variables,
+      String mainClass,
+      List<String> arguments) {
+    List<String> words = new ArrayList<>(Java.command(mainClass, flags(machine)));
+    words.addAll(arguments);
+    Map<String, String> all = withNcclWarnings(variables);
+    all.put("CLASSPATH", Java.classPath());
+    return new Step.Command(label, List.copyOf(words), all, null);
+  }
+
+  /** Returns the command of a process that runs a program of {@link Child}. */
+  private Step.Command child(
+      Machine machine,
+      String step,
+      String label,
+      Map<String, String> variables,
+      String... program) {
+    Path report = work.resolve(step + "." + label.replace(' ', '-') + ".json");
+    List<String> arguments = new ArrayList<>(List.of(program));
+    arguments.addAll(List.of("--report", report.toString()));
+    if (quick) {
+      arguments.add("--quick");
+    }
+    Step.Command command = command(machine, label, variables, Child.class.getName(), arguments);
+    return new Step.Command(label, command.words(), command.environment(), report);
+  }
+
+  private String[] flags(Machine machine) {
+    List<String> flags = new ArrayList<>();
+    if (machine.usable()) {
+      flags.add("-Dio.nccl4j.nccl.library=" + machine.ncclLibrary());
+      flags.add("-Dio.nccl4j.cudart.library=" + machine.cudartLibrary());
+    }
+    flags.add(StepRunner.crashFile(work));
+    return flags.toArray(String[]::new);
+  }
+
+  /** Adds the variable that has NCCL print why a call fails, unless it is already set. */
+  private Map<String, String> withNcclWarnings(Map<String, String> variables) {
+    Map<String, String> all = new LinkedHashMap<>(variables);
+    if (!environment.containsKey("NCCL_DEBUG")) {
+      all.putIfAbsent("NCCL_DEBUG", "WARN");
+    }
+    return all;
   }
 
   /**
@@ -525,10 +552,5 @@ final class EvidencePlan {
         .map(folder -> Path.of(folder, program))
         .filter(file -> file.isAbsolute() && Files.isExecutable(file))
         .findFirst();
-  }
-
-  private ChildCommands children(Machine machine) {
-    return new ChildCommands(
-        work, machine.ncclLibrary(), machine.cudartLibrary(), quick, environment);
   }
 }

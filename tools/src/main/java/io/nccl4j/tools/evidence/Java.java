@@ -9,8 +9,8 @@ final class Java {
   private Java() {}
 
   /**
-   * Returns the start of a command line. The class path goes into {@code CLASSPATH}, to keep the
-   * command line short.
+   * Returns the start of a command line, with this process's settings of logging and libraries. The
+   * class path goes into {@code CLASSPATH}, to keep the command line short.
    */
   static List<String> command(String mainClass, String... flags) {
     List<String> words = new ArrayList<>();
@@ -24,7 +24,7 @@ final class Java {
             "--enable-native-access=ALL-UNNAMED",
             "--illegal-native-access=deny"));
     System.getProperties().stringPropertyNames().stream()
-        .filter(name -> name.startsWith("log4j"))
+        .filter(name -> name.startsWith("log4j") || name.matches("io\\.nccl4j\\..*\\.library"))
         .sorted()
         .forEach(name -> words.add("-D" + name + "=" + System.getProperty(name)));
     words.addAll(List.of(flags));

@@ -1,9 +1,7 @@
 package io.nccl4j.tools.evidence;
 
 import java.lang.module.ModuleDescriptor.Version;
-import java.util.List;
 import java.util.Map;
-import java.util.stream.Collectors;
 
 /**
  * The results of the first step that the others depend on.
@@ -26,9 +24,6 @@ record Machine(
     String cudartLibrary) {
   static final Machine NONE = new Machine(false, Libraries.NVIDIA, "", 0, "0", "", "");
 
-  private static final List<String> VERSIONS =
-      List.of("CUDA runtime", "CUDA of the driver", DeviceReport.DRIVER, "Java");
-
   static Machine of(Outcome devices) {
     Map<String, String> facts = devices.report().facts();
     return devices.status() == Outcome.Status.PASSED
@@ -41,15 +36,6 @@ record Machine(
             facts.get(DeviceReport.NCCL_LIBRARY),
             facts.get(DeviceReport.CUDART_LIBRARY))
         : NONE;
-  }
-
-  /** Returns the versions that the first step found, except that of NCCL. */
-  static String versions(Outcome devices) {
-    Map<String, String> facts = devices.report().facts();
-    return VERSIONS.stream()
-        .filter(facts::containsKey)
-        .map(name -> name + " " + facts.get(name))
-        .collect(Collectors.joining(", "));
   }
 
   /** Returns whether the devices are GPUs. */

@@ -1,110 +1,139 @@
 package io.nccl4j.tools.evidence;
 
+import io.nccl4j.tools.perf.Perf;
 import java.io.File;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
 import java.util.function.ToDoubleFunction;
 import java.util.stream.Stream;
 
 /**
- * Runs the bandwidth command and a program of nccl-tests alternately, with the same flags and
- * library.
+ * Runs the bandwidth command and programs of nccl-tests alternately, with the same flags and
+ * library. Every pair runs once before any is repeated, so that each has a measurement.
  */
 final class NcclTests {
   static final String VARIABLE = "NCCL_TESTS_DIR";
-
-  /** The launcher of a program that is built with MPI. */
-  static final String MPIRUN = "mpirun";
 
   private static final int ROUNDS = 3;
   private static final List<String> COLLECTIVES =
       List.of("all_reduce", "all_gather", "reduce_scatter", "alltoall");
 
-  /** The measurements of both programs, a table for each round. */
-  private record Pair(List<PerfTable> ours, List<PerfTable> theirs) {}
+  private final Child child;
+  private final StepRunner runner;
+  private final Map<String, List<Row>> ours = new LinkedHashMap<>();
+  private final Map<String, List<Row>> theirs = new LinkedHashMap<>();
+  private final List<String> failed = new ArrayList<>();
 
-  private NcclTests() {}
+  private NcclTests(Child child, StepRunner runner) {
+    this.child = child;
+    this.runner = runner;
+  }
 
-  /** Runs every pair once before any is repeated, so that each has at least one measurement. */
-  static void run(Child child) throws IOException, InterruptedException, Child.NotPossible {
-    Map<String, Pair> pairs = new LinkedHashMap<>();
-    Bandwidth.Timetable timetable = new Bandwidth.Timetable(child);
-    Map<String, Table> tables = new LinkedHashMap<>();
-    int runs = 0;
+  /** One size of a table; times in microseconds, NaN for a missing value. */
+  record Row(long size, double time, double inPlaceTime) {}
+
+  static void run(Child child) throws IOException, Child.NotPossible {
+    Path work = child.report.toAbsolutePath().getParent();
+    try (StepRunner runner = StepRunner.inside(work)) {
+      new NcclTests(child, runner).run();
+    }
+  }
+
+  private void run() throws IOException, Child.NotPossible {
+    List<String> collectives =
+        (child.quick ? COLLECTIVES.subList(0, 1) : COLLECTIVES)
+            .stream().filter(collective -> program(collective).isPresent()).toList();
+    if (collectives.isEmpty()) {
+      throw new Child.NotPossible(
+          VARIABLE + " contains neither all_reduce_perf nor build/all_reduce_perf");
+    }
+    int pairs = 0;
+    long longest = 0;
     for (int round = 1; round <= (child.quick ? 1 : ROUNDS); round++) {
-      for (String collective : child.quick ? COLLECTIVES.subList(0, 1) : COLLECTIVES) {
-        if (!timetable.hasTimeFor("round " + round + " of " + collective)) {
-          continue;
+      for (String collective : collectives) {
+        long start = child.elapsed().toNanos();
+        if (child.left().toNanos() < longest) {
+          child.note("round " + round + " of " + collective + " is skipped for lack of time");
+        } else if (!failed.contains(collective)
+            && measure(collective, theirs, theirCommand(collective))
+            && measure(collective, ours, ourCommand(collective))) {
+          pairs++;
+          child.table(table(collective));
+          longest = Math.max(longest, child.elapsed().toNanos() - start);
         }
-        List<String> sizes = Bandwidth.sizes(child, false);
-        List<String> theirs = theirs(child, program(child.binaries, collective), sizes);
-        List<String> ours = Bandwidth.command(child, collective, sizes);
-        Pair pair =
-            pairs.computeIfAbsent(
-                collective, name -> new Pair(new ArrayList<>(), new ArrayList<>()));
-        pair.theirs.add(PerfTable.of(theirs, environment(), child.left()).whole());
-        pair.ours.add(
-            PerfTable.of(ours, Bandwidth.environment(child, collective), child.left()).whole());
-        runs++;
-        timetable.done();
-        tables.put(collective, table(collective, pair.ours, pair.theirs));
-        child.table(tables.get(collective));
-        child.saveUnfinished("compared " + String.join(", ", pairs.keySet()));
+        child.saveUnfinished(summary());
       }
     }
     child.note(
         ("Medians of 1 to %d runs of each, alternating, with the same flags; %d pairs of runs."
                 + " A ratio below 1 means that nccl4j took less time. In-place columns of alltoall,"
                 + " which has no in-place form, are a second run out of place for nccl4j.")
-            .formatted(ROUNDS, runs));
-    child.end(
-        runs,
-        tables.values().stream().noneMatch(table -> table.rows().isEmpty()),
-        "compared " + String.join(", ", pairs.keySet()));
+            .formatted(ROUNDS, pairs));
+    child.end(pairs, failed.isEmpty(), summary());
   }
 
-  private static List<String> theirs(Child child, Path program, List<String> sizes)
-      throws IOException, Child.NotPossible {
-    List<String> command = new ArrayList<>();
-    if (child.layout == Bandwidth.Layout.PROCESSES) {
-      if (!usesMpi(program)) {
-        throw new Child.NotPossible(
-            program.getFileName() + " is built without MPI; build nccl-tests with MPI=1");
-      }
-      Path mpirun =
-          EvidencePlan.onPath(MPIRUN, System.getenv())
-              .orElseThrow(() -> new Child.NotPossible(MPIRUN + " is not on the PATH"));
-      command.addAll(List.of(mpirun.toString(), "-n", "" + child.size));
+  private String summary() {
+    return "compared "
+        + String.join(", ", ours.keySet())
+        + (failed.isEmpty() ? "" : "; failed: " + String.join(", ", failed));
+  }
+
+  /** Runs a program and adds its rows; returns whether it succeeded. */
+  private boolean measure(String collective, Map<String, List<Row>> all, Step.Command command) {
+    String name = collective + "-" + command.label();
+    Outcome outcome = runner.run(Step.of(name, name, child.left(), command));
+    List<Row> rows = parse(outcome.output().getOrDefault(command.label(), ""));
+    if (outcome.status() == Outcome.Status.PASSED && !rows.isEmpty()) {
+      all.computeIfAbsent(collective, each -> new ArrayList<>()).addAll(rows);
+      return true;
     }
-    command.add(program.toString());
-    boolean oneProcess = child.layout == Bandwidth.Layout.ONE_PROCESS;
-    command.addAll(List.of("-g", oneProcess ? "" + child.size : "1"));
-    command.addAll(sizes);
-    return command;
+    failed.add(collective);
+    child.note(name + ": " + (rows.isEmpty() ? "no rows; " : "") + outcome.report().summary());
+    return false;
   }
 
-  /** Returns whether a program is linked with MPI. */
-  private static boolean usesMpi(Path program) throws IOException {
-    String bytes = new String(Files.readAllBytes(program), StandardCharsets.ISO_8859_1);
-    return bytes.contains("libmpi");
+  private Step.Command ourCommand(String collective) {
+    List<String> words =
+        Java.command(
+            Perf.class.getName(), StepRunner.crashFile(child.report.toAbsolutePath().getParent()));
+    words.addAll(List.of(collective, "--backend", "nccl", "-g", "" + child.size));
+    words.addAll(sizes(child.quick, child.size, false));
+    return new Step.Command("nccl4j", words, Map.of("CLASSPATH", Java.classPath()), null);
   }
 
-  private static Path program(Path folder, String collective) throws Child.NotPossible {
+  /** Returns the size flags of a table, which nccl-tests accepts too. */
+  static List<String> sizes(boolean quick, int ranks, boolean fine) {
+    if (quick) {
+      return List.of("-b", "8", "-e", "4K", "-f", "8", "-n", "2", "-w", "1");
+    }
+    // A single rank only copies. Several ranks reach full bus bandwidth at some hundred MiB.
+    String largest = ranks == 1 ? "128M" : "512M";
+    return fine
+        ? List.of("-b", "8", "-e", largest, "-f", "2", "-n", "20", "-w", "5")
+        : List.of("-b", "1K", "-e", largest, "-f", "8", "-n", "20", "-w", "5");
+  }
+
+  private Step.Command theirCommand(String collective) {
+    List<String> words = new ArrayList<>();
+    words.addAll(List.of(program(collective).orElseThrow().toString(), "-g", "" + child.size));
+    words.addAll(sizes(child.quick, child.size, false));
+    return new Step.Command("nccl-tests", words, environment(), null);
+  }
+
+  private Optional<Path> program(String collective) {
     String name = collective + "_perf";
-    return Stream.of(folder.resolve(name), folder.resolve("build").resolve(name))
+    return Stream.of(child.binaries.resolve(name), child.binaries.resolve("build").resolve(name))
         .filter(Files::isExecutable)
-        .findFirst()
-        .orElseThrow(
-            () ->
-                new Child.NotPossible(
-                    VARIABLE + " contains neither " + name + " nor build/" + name));
+        .findFirst();
   }
 
   /** Puts the libraries that nccl4j found first, so that both programs use the same NCCL. */
@@ -114,29 +143,35 @@ final class NcclTests {
         Path.of(System.getProperty("io.nccl4j.nccl.library")).getParent()
             + File.pathSeparator
             + Path.of(System.getProperty("io.nccl4j.cudart.library")).getParent();
-    return Map.of(
-        "LD_LIBRARY_PATH",
-        own == null ? folders : folders + File.pathSeparator + own,
-        // Open MPI does not run as root, which is usual in containers, unless both are set.
-        "OMPI_ALLOW_RUN_AS_ROOT",
-        "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-        "1");
+    return Map.of("LD_LIBRARY_PATH", own == null ? folders : folders + File.pathSeparator + own);
   }
 
-  private static Table table(String collective, List<PerfTable> ours, List<PerfTable> theirs) {
-    Map<Long, Double> own = medians(ours, PerfTable.Row::time);
-    Map<Long, Double> ownInPlace = medians(ours, PerfTable.Row::inPlaceTime);
-    Map<Long, Double> other = medians(theirs, PerfTable.Row::time);
-    Map<Long, Double> otherInPlace = medians(theirs, PerfTable.Row::inPlaceTime);
-    List<List<Object>> rows = new ArrayList<>();
-    for (Long size : own.keySet()) {
-      if (other.containsKey(size)) {
-        List<Object> row = new ArrayList<>(List.of(size));
-        addRatio(row, own.get(size), other.get(size));
-        addRatio(row, ownInPlace.get(size), otherInPlace.get(size));
-        rows.add(row);
+  /** Parses the rows of the table that both programs print, and skips all other lines. */
+  static List<Row> parse(String text) {
+    List<Row> rows = new ArrayList<>();
+    for (String line : text.lines().map(String::strip).toList()) {
+      String[] cells = line.split("\\s+", -1);
+      if (cells.length >= 13 && cells[0].matches("[0-9]+") && cells[1].matches("[0-9]+")) {
+        rows.add(new Row(Long.parseLong(cells[0]), number(cells[5]), number(cells[9])));
       }
+    }
+    return List.copyOf(rows);
+  }
+
+  private static double number(String cell) {
+    return cell.matches("[0-9.eE+-]+") ? Double.parseDouble(cell) : Double.NaN;
+  }
+
+  private Table table(String collective) {
+    List<List<Object>> rows = new ArrayList<>();
+    // Their sizes of a slice may be rounded differently.
+    Set<Long> both = new LinkedHashSet<>(sizes(ours, collective));
+    both.retainAll(sizes(theirs, collective));
+    for (long size : both) {
+      List<Object> row = new ArrayList<>(List.of(size));
+      addTimes(row, collective, size, Row::time);
+      addTimes(row, collective, size, Row::inPlaceTime);
+      rows.add(row);
     }
     return new Table(
         collective + ", float, bytes, microseconds",
@@ -151,29 +186,29 @@ final class NcclTests {
         rows);
   }
 
-  private static void addRatio(List<Object> row, double ours, double theirs) {
-    row.add(Bandwidth.cell(ours));
-    row.add(Bandwidth.cell(theirs));
-    double ratio = theirs > 0 ? Table.rounded(ours / theirs, 3) : Double.NaN;
-    row.add(Bandwidth.cell(ratio));
+  private static List<Long> sizes(Map<String, List<Row>> all, String collective) {
+    return all.get(collective).stream().map(Row::size).toList();
   }
 
-  private static Map<Long, Double> medians(
-      List<PerfTable> tables, ToDoubleFunction<PerfTable.Row> value) {
-    Map<Long, List<Double>> bySize = new LinkedHashMap<>();
-    for (PerfTable table : tables) {
-      for (PerfTable.Row row : table.rows()) {
-        bySize.computeIfAbsent(row.size(), size -> new ArrayList<>()).add(value.applyAsDouble(row));
-      }
-    }
-    Map<Long, Double> medians = new LinkedHashMap<>();
-    bySize.forEach(
-        (size, values) ->
-            medians.put(size, median(values.stream().mapToDouble(Double::doubleValue).toArray())));
-    return medians;
+  private void addTimes(
+      List<Object> row, String collective, long size, ToDoubleFunction<Row> time) {
+    double own = median(ours.get(collective), size, time);
+    double other = median(theirs.get(collective), size, time);
+    row.add(cell(own));
+    row.add(cell(other));
+    row.add(own > 0 && other > 0 ? Table.rounded(own / other, 3) : "");
   }
 
-  static double median(double[] values) {
+  /** JSON has no NaN. */
+  private static Object cell(double value) {
+    return Double.isNaN(value) ? "" : value;
+  }
+
+  private static double median(List<Row> rows, long size, ToDoubleFunction<Row> time) {
+    return median(rows.stream().filter(row -> row.size == size).mapToDouble(time).toArray());
+  }
+
+  static double median(double... values) {
     double[] sorted = values.clone();
     Arrays.sort(sorted);
     int middle = sorted.length / 2;

@@ -1,8 +1,6 @@
 package io.nccl4j.tools.evidence;
 
 import io.nccl4j.tools.cli.JsonTree;
-import java.time.Duration;
-import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -13,9 +11,11 @@ import java.util.Map;
  * @param status how it ended
  * @param report its results; if it was killed, those so far
  * @param seconds how long it ran
- * @param tails the end of each process's output, by label; empty unless the status is bad
+ * @param output the end of each process's output, by label, of processes without a report, and of
+ *     all if the status is bad
  */
-record Outcome(Step step, Status status, Report report, double seconds, Map<String, String> tails) {
+record Outcome(
+    Step step, Status status, Report report, double seconds, Map<String, String> output) {
   /** How a step ended. */
   enum Status {
     PASSED("passed"),
@@ -36,13 +36,6 @@ record Outcome(Step step, Status status, Report report, double seconds, Map<Stri
 
     String label() {
       return label;
-    }
-
-    static Status of(String label) {
-      return Arrays.stream(values())
-          .filter(status -> status.label.equals(label))
-          .findFirst()
-          .orElseThrow(() -> new IllegalArgumentException("unknown status " + label));
     }
 
     /** Returns whether it counts as a failure; a step that is not possible here does not. */
@@ -73,42 +66,7 @@ record Outcome(Step step, Status status, Report report, double seconds, Map<Stri
         "facts", report.facts(),
         "tables", report.tables().stream().map(Table::tree).toList(),
         "notes", report.notes(),
-        "output", tails);
-  }
-
-  @SuppressWarnings("unchecked") // The other side of tree().
-  static Outcome of(Map<String, Object> tree) {
-    List<Step.Command> commands =
-        ((List<Map<String, Object>>) tree.get("commands")).stream().map(Outcome::command).toList();
-    Status status = Status.of((String) tree.get("status"));
-    String summary = (String) tree.get("summary");
-    Duration deadline = Duration.ofSeconds((long) tree.get("deadline_seconds"));
-    Step step =
-        new Step(
-            (String) tree.get("name"),
-            (String) tree.get("title"),
-            deadline,
-            null,
-            commands,
-            status == Status.NOT_POSSIBLE ? summary : null);
-    Report report =
-        new Report(
-            status.bad() ? Report.Verdict.FAILED : Report.Verdict.PASSED,
-            summary,
-            (Map<String, String>) tree.get("facts"),
-            ((List<Map<String, Object>>) tree.get("tables")).stream().map(Table::of).toList(),
-            (List<String>) tree.get("notes"));
-    double seconds = ((Number) tree.get("seconds")).doubleValue();
-    return new Outcome(step, status, report, seconds, (Map<String, String>) tree.get("output"));
-  }
-
-  @SuppressWarnings("unchecked") // The other side of tree(Step.Command).
-  private static Step.Command command(Map<String, Object> tree) {
-    return new Step.Command(
-        (String) tree.get("label"),
-        (List<String>) tree.get("words"),
-        (Map<String, String>) tree.get("environment"),
-        null);
+        "output", output);
   }
 
   private static Map<String, Object> tree(Step.Command command) {

@@ -6,8 +6,8 @@ import java.util.stream.Collectors;
 
 /** Formats a run as a Markdown page. */
 final class Page {
-  private static final String PROGRAM = Child.class.getName();
-  private static final String JAVA = "$JAVA";
+  /** The beginning of the names of the classes that are run. */
+  private static final String PROGRAMS = "io.nccl4j.tools.";
 
   private final StringBuilder text = new StringBuilder();
 
@@ -16,8 +16,8 @@ final class Page {
   static String of(Run run) {
     Page page = new Page();
     page.head(run);
-    page.steps(run.outcomes());
-    run.steps().forEach(step -> page.section(step, run.source()));
+    page.steps(run);
+    run.steps().forEach(page::section);
     return page.text.toString();
   }
 
@@ -39,66 +39,37 @@ final class Page {
     }
     line(
         "Written by `scripts/nccl4j evidence` on %s, from nccl4j %s. Not edited."
-            .formatted(run.source().date(), run.source().build()));
-    if (run.steps().stream().anyMatch(step -> !step.source().equals(run.source()))) {
-      line("Steps from earlier runs on the same kind of machine are marked.");
-    }
-    line(
-        "The same in JSON: `evidence.json`. In commands, `$BUNDLE` is the directory of the bundle,"
-            + " and `$JAVA` is:");
+            .formatted(run.date(), run.build()));
+    line("The same in JSON: `evidence.json`. In commands, `$JAVA` is:");
     line("");
-    run.outcomes().stream()
+    run.steps().stream()
         .flatMap(outcome -> outcome.step().commands().stream())
-        .filter(command -> command.words().contains(PROGRAM))
+        .filter(command -> programAt(command) > 0)
         .reduce((first, second) -> second)
-        .ifPresent(command -> fenced(words(command, 0, programAt(command) + 1)));
+        .ifPresent(command -> fenced(words(command, 0, programAt(command))));
   }
 
-  private void steps(List<Outcome> outcomes) {
-    double seconds = outcomes.stream().mapToDouble(Outcome::seconds).sum();
-    line("**%s**, in %d s".formatted(verdict(outcomes), Math.round(seconds)));
+  private void steps(Run run) {
+    double seconds = run.steps().stream().mapToDouble(Outcome::seconds).sum();
+    line("**%s**, in %d s".formatted(run.verdict(), Math.round(seconds)));
     line("");
     row(List.of("step", "result", "seconds", ""));
     rule(4);
-    for (Outcome outcome : outcomes) {
+    for (Outcome outcome : run.steps()) {
+      String label = outcome.status().label();
       row(
           List.of(
               outcome.step().title(),
-              outcome.status().bad()
-                  ? "**" + outcome.status().label() + "**"
-                  : outcome.status().label(),
+              outcome.status().bad() ? "**" + label + "**" : label,
               seconds(outcome),
               outcome.report().summary()));
     }
     line("");
   }
 
-  /** Returns the number of steps with each result, for the page and the terminal. */
-  static String verdict(List<Outcome> outcomes) {
-    long passed = count(outcomes, Outcome.Status.PASSED);
-    long impossible = count(outcomes, Outcome.Status.NOT_POSSIBLE);
-    long unfinished =
-        count(outcomes, Outcome.Status.NOT_RUN) + count(outcomes, Outcome.Status.RUNNING);
-    long failed = outcomes.size() - passed - impossible - unfinished;
-    return "%d steps: %d passed, %d not possible here, %d failed"
-            .formatted(outcomes.size(), passed, impossible, failed)
-        + (unfinished == 0 ? "" : ", %d not run to the end".formatted(unfinished));
-  }
-
-  private static long count(List<Outcome> outcomes, Outcome.Status status) {
-    return outcomes.stream().filter(outcome -> outcome.status() == status).count();
-  }
-
-  private void section(Run.Recorded step, Run.RunSource latest) {
-    Outcome outcome = step.outcome();
+  private void section(Outcome outcome) {
     line("## %s".formatted(outcome.step().title()));
     line("");
-    Run.RunSource source = step.source();
-    if (!source.equals(latest)) {
-      String versions = source.versions().equals(latest.versions()) ? "" : "; " + source.versions();
-      line("From the run of %s, nccl4j %s%s.".formatted(source.date(), source.build(), versions));
-      line("");
-    }
     line(
         "%s, %s s: %s"
             .formatted(
@@ -118,8 +89,8 @@ final class Page {
     }
     outcome.report().tables().forEach(this::table);
     outcome
-        .tails()
-        .forEach((label, tail) -> fenced("the end of the output, " + label + ":\n" + tail));
+        .output()
+        .forEach((label, end) -> fenced("the end of the output, " + label + ":\n" + end));
   }
 
   private static String seconds(Outcome outcome) {
@@ -131,7 +102,7 @@ final class Page {
   }
 
   /** Formats a command for a shell; {@code $JAVA} stands for the common JVM command. */
-  static String shell(Step.Command command) {
+  private static String shell(Step.Command command) {
     String variables =
         command.environment().entrySet().stream()
             .filter(variable -> !variable.getKey().equals("CLASSPATH"))
@@ -140,12 +111,16 @@ final class Page {
             .collect(Collectors.joining());
     int program = programAt(command);
     return variables
-        + (program < 0 ? "" : JAVA + " ")
-        + words(command, program + 1, command.words().size());
+        + (program < 0 ? "" : "$JAVA ")
+        + words(command, Math.max(0, program), command.words().size());
   }
 
   private static int programAt(Step.Command command) {
-    return command.words().indexOf(PROGRAM);
+    return command.words().stream()
+        .filter(word -> word.startsWith(PROGRAMS))
+        .findFirst()
+        .map(command.words()::indexOf)
+        .orElse(-1);
   }
 
   private static String words(Step.Command command, int from, int to) {
@@ -183,7 +158,7 @@ final class Page {
   }
 
   /** Escapes program output for a Markdown table. */
-  static String escaped(String text) {
+  private static String escaped(String text) {
     return text.replace("|", "\\|").replace("<", "&lt;").replace('\n', ' ');
   }
 

@@ -7,8 +7,6 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CommunicatorList;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
-import io.nccl4j.Operation;
-import io.nccl4j.Stream;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
@@ -22,7 +20,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.EnumMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -50,10 +47,10 @@ final class Prediction {
    */
   private static final long[] COUNTS = {7, 4097, 1_100_003};
 
+  private static final long[] FEW_COUNTS = {7, 1025};
+
   /** The unit in which NCCL 2.23 to 2.28 divides elements among channels. */
   private static final int OLDER_CELL_BYTES = 8 << 10;
-
-  private static final long[] FEW_COUNTS = {7, 1025};
 
   private static final List<Call.Combine> COMBINES =
       List.of(
@@ -63,25 +60,14 @@ final class Prediction {
           Call.Combine.MIN,
           Call.Combine.AVG);
 
-  /** Communicators, each with a stream. */
-  private record Ranks(List<Communicator> comms, List<Stream> streams) implements AutoCloseable {
-    static Ranks of(List<Communicator> comms) {
-      return new Ranks(comms, comms.stream().map(Communicator::newStream).toList());
-    }
-
-    @Override
-    public void close() {
-      streams.forEach(Stream::close);
-    }
-  }
-
   private final Child child;
-  private final Ranks actual;
-  private final Ranks predicted;
+  private final List<Endpoint> actual;
+  private final List<Endpoint> predicted;
+  private final Map<String, Map<DataType, String>> results = new LinkedHashMap<>();
   private int compared;
   private int different;
 
-  private Prediction(Child child, Ranks actual, Ranks predicted) {
+  private Prediction(Child child, List<Endpoint> actual, List<Endpoint> predicted) {
     this.child = child;
     this.actual = actual;
     this.predicted = predicted;
@@ -90,14 +76,14 @@ final class Prediction {
   static void run(Child child) throws IOException, Child.NotPossible {
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
     try (Backend backend = Backend.nccl()) {
-      if (child.meet == null) {
-        int[] devices = devices(backend, child.size);
-        try (CommunicatorList ranks = backend.newCommunicators(devices, config)) {
+      if (!child.severalProcesses()) {
+        int devices = backend.devices().size();
+        int[] shared = IntStream.range(0, child.size).map(rank -> rank % devices).toArray();
+        try (CommunicatorList ranks = backend.newCommunicators(shared, config)) {
           compare(child, config, ranks, backend);
         }
       } else {
-        try (Peers peers = new Peers(child);
-            Communicator rank = peers.communicator(backend, config.withDevice(child.device))) {
+        try (Communicator rank = child.communicator(backend, config)) {
           compare(child, config, List.of(rank), backend);
         }
       }
@@ -112,20 +98,33 @@ final class Prediction {
     compare(child, config, actual, options(nccl, child.size, System.getenv()));
   }
 
-  private static int[] devices(Backend backend, int ranks) {
-    int devices = backend.devices().size();
-    return IntStream.range(0, ranks).map(rank -> rank % devices).toArray();
+  /** Runs an all-reduce: each rank has written its part of the log before its first operation. */
+  private static void awaitLogs(List<Communicator> comms) {
+    List<Endpoint> ranks = comms.stream().map(Endpoint::new).toList();
+    int size = comms.getFirst().size();
+    Call call = Call.allReduce(Call.Combine.SUM, DataType.INT32, size, 1);
+    List<MemorySegment> inputs = inputs(call);
+    allReduce(ranks, call, inputs);
+    ranks.forEach(Endpoint::close);
   }
 
-  /** Runs an all-reduce: each rank has written its part of the log before its first operation. */
-  private static void awaitLogs(List<Communicator> ranks) {
-    int size = ranks.getFirst().size();
-    Call call = new Call(Operation.ALL_REDUCE, Call.Combine.SUM, DataType.INT32, size, 1, 0, true);
-    MemorySegment input = Inputs.orderDependent(call, 0);
-    try (Ranks all = Ranks.of(ranks);
-        Data data = new Data(all, call)) {
-      data.allReduce(Call.Combine.SUM, Collections.nCopies(size, input));
+  private static List<MemorySegment> inputs(Call call) {
+    return IntStream.range(0, call.ranks())
+        .mapToObj(rank -> Inputs.orderDependent(call, rank))
+        .toList();
+  }
+
+  /** Reduces the inputs of all ranks in one group; returns the results of some ranks. */
+  private static List<MemorySegment> allReduce(
+      List<Endpoint> ranks, Call call, List<MemorySegment> inputs) {
+    List<Buffer> buffers = new ArrayList<>();
+    Group.run(() -> ranks.forEach(rank -> buffers.add(rank.start(call, inputs.get(rank.rank())))));
+    List<MemorySegment> results = new ArrayList<>();
+    for (int i = 0; i < ranks.size(); i++) {
+      results.add(ranks.get(i).download(buffers.get(i)));
     }
+    ranks.forEach(Endpoint::free);
+    return results;
   }
 
   /**
@@ -194,54 +193,44 @@ final class Prediction {
     child.fact("layout", options.layout().toString());
     try (Backend reference = ReferenceBackend.open(ranks, options);
         CommunicatorList predicted =
-            reference.newCommunicators(IntStream.range(0, ranks).toArray(), config);
-        Ranks found = Ranks.of(actual);
-        Ranks expected = Ranks.of(predicted)) {
+            reference.newCommunicators(IntStream.range(0, ranks).toArray(), config)) {
+      List<Endpoint> found = actual.stream().map(Endpoint::new).toList();
+      List<Endpoint> expected = predicted.stream().map(Endpoint::new).toList();
       Prediction prediction = new Prediction(child, found, expected);
       prediction.compareAll();
+      prediction.finish();
+      found.forEach(Endpoint::close);
+      expected.forEach(Endpoint::close);
       return prediction.different;
     }
   }
 
   private void compareAll() throws IOException {
-    Map<Call.Combine, Map<DataType, String>> results = new EnumMap<>(Call.Combine.class);
-    COMBINES.forEach(combine -> results.put(combine, new EnumMap<>(DataType.class)));
+    COMBINES.forEach(combine -> results.put(combine.label(), new EnumMap<>(DataType.class)));
     for (DataType type : DataType.values()) {
       Map<Call.Combine, Integer> wrong = new EnumMap<>(Call.Combine.class);
       for (long count : child.quick ? FEW_COUNTS : COUNTS) {
         compare(type, count, wrong);
       }
-      for (Call.Combine combine : COMBINES) {
-        Integer ranks = wrong.get(combine);
-        String result = ranks == null ? "left out" : ranks == 0 ? "ok" : "**" + ranks + "**";
-        results.get(combine).put(type, result);
-      }
+      wrong.forEach(
+          (combine, ranks) ->
+              results.get(combine.label()).put(type, ranks == 0 ? "ok" : "**" + ranks + "**"));
       child.saveUnfinished("compared " + type);
     }
-    finish(results);
   }
 
-  /**
-   * Adds the number of ranks with unpredicted bits for each operator; removes a rejected operator.
-   */
+  /** Adds the number of ranks with unpredicted bits for each operator that the GPU accepts. */
   private void compare(DataType type, long count, Map<Call.Combine, Integer> wrong) {
-    int ranks = predicted.comms().size();
-    Call call = new Call(Operation.ALL_REDUCE, COMBINES.getFirst(), type, ranks, count, 0, true);
-    List<MemorySegment> inputs =
-        IntStream.range(0, ranks).mapToObj(rank -> Inputs.orderDependent(call, rank)).toList();
-    try (Data found = new Data(actual, call);
-        Data expected = new Data(predicted, call)) {
-      for (Call.Combine combine : COMBINES) {
-        Call current = new Call(Operation.ALL_REDUCE, combine, type, ranks, count, 0, true);
-        try {
-          List<MemorySegment> results = found.allReduce(combine, inputs);
-          wrong.merge(
-              combine,
-              differences(current, results, expected.allReduce(combine, inputs)),
-              Integer::sum);
-        } catch (IllegalArgumentException tooOldAGpu) {
-          wrong.remove(combine);
-        }
+    int ranks = predicted.size();
+    List<MemorySegment> inputs = inputs(Call.allReduce(COMBINES.getFirst(), type, ranks, count));
+    for (Call.Combine combine : COMBINES) {
+      Call call = Call.allReduce(combine, type, ranks, count);
+      try {
+        List<MemorySegment> found = allReduce(actual, call, inputs);
+        wrong.merge(
+            combine, differences(call, found, allReduce(predicted, call, inputs)), Integer::sum);
+      } catch (IllegalArgumentException tooOldAGpu) {
+        actual.forEach(Endpoint::free);
       }
     }
   }
@@ -249,84 +238,31 @@ final class Prediction {
   private int differences(Call call, List<MemorySegment> found, List<MemorySegment> expected) {
     int wrong = 0;
     for (int i = 0; i < found.size(); i++) {
-      int rank = actual.comms().get(i).rank();
+      int rank = actual.get(i).rank();
+      MemorySegment right = expected.get(rank);
+      long at = found.get(i).mismatch(right);
       compared++;
-      long at = found.get(i).mismatch(expected.get(rank));
       if (at >= 0) {
+        if (different == 0) {
+          long element = at / call.type().bytes();
+          child.note(
+              "rank %d: %s: element %d is %s, predicted %s"
+                  .formatted(
+                      rank,
+                      call,
+                      element,
+                      call.element(found.get(i), element),
+                      call.element(right, element)));
+        }
         wrong++;
-        note(call, rank, at / call.type().bytes(), found.get(i), expected.get(rank));
         different++;
       }
     }
     return wrong;
   }
 
-  private void note(
-      Call call, int rank, long element, MemorySegment found, MemorySegment expected) {
-    if (different == 0) {
-      child.note(
-          "rank %d: %s: element %d is %s, predicted %s"
-              .formatted(
-                  rank,
-                  call,
-                  element,
-                  CrossCheck.element(call, found, element),
-                  CrossCheck.element(call, expected, element)));
-    }
-  }
-
-  /** A buffer for each rank. */
-  private static final class Data implements AutoCloseable {
-    private final Ranks ranks;
-    private final List<Buffer> buffers = new ArrayList<>();
-
-    Data(Ranks ranks, Call call) {
-      this.ranks = ranks;
-      ranks.comms().forEach(comm -> buffers.add(comm.newBuffer(call.type(), call.count())));
-    }
-
-    /** Reduces the inputs, one for each rank, in one group; returns the results of these ranks. */
-    List<MemorySegment> allReduce(Call.Combine combine, List<MemorySegment> inputs) {
-      for (int i = 0; i < buffers.size(); i++) {
-        buffers
-            .get(i)
-            .copyFromAsync(inputs.get(ranks.comms().get(i).rank()), ranks.streams().get(i));
-      }
-      Group.run(
-          () -> {
-            for (int i = 0; i < buffers.size(); i++) {
-              Buffer data = buffers.get(i);
-              ranks.comms().get(i).allReduce(data, data, combine.op(), ranks.streams().get(i));
-            }
-          });
-      List<MemorySegment> results = new ArrayList<>();
-      for (int i = 0; i < buffers.size(); i++) {
-        results.add(MemorySegment.ofArray(new byte[Math.toIntExact(buffers.get(i).byteSize())]));
-        buffers.get(i).copyTo(results.getLast(), ranks.streams().get(i));
-        ranks.streams().get(i).synchronize();
-      }
-      return results;
-    }
-
-    @Override
-    public void close() {
-      buffers.forEach(Buffer::close);
-    }
-  }
-
-  private void finish(Map<Call.Combine, Map<DataType, String>> results) {
-    List<String> columns = new ArrayList<>(List.of(""));
-    for (DataType type : DataType.values()) {
-      columns.add(type.name().toLowerCase(Locale.ROOT));
-    }
-    List<List<Object>> rows = new ArrayList<>();
-    results.forEach(
-        (combine, types) -> {
-          List<Object> row = new ArrayList<>(List.of(combine.name().toLowerCase(Locale.ROOT)));
-          row.addAll(types.values());
-          rows.add(row);
-        });
-    child.table(new Table("All-reduces compared with the prediction", columns, rows));
+  private void finish() {
+    child.table(Table.ofTypes("All-reduces compared with the prediction", results));
     child.note(
         "Floats have random mantissas and magnitudes, so that the results depend on the order of"
             + " the ranks, the division into channels and chunks and every rounding. Compared bit"

@@ -5,7 +5,6 @@ import io.nccl4j.tools.cli.OutputFile;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
@@ -36,12 +35,6 @@ record Report(
 
   static Report of(Verdict verdict, String summary) {
     return new Report(verdict, summary, Map.of(), List.of(), List.of());
-  }
-
-  Report with(Verdict newVerdict, String newSummary, List<String> moreNotes) {
-    List<String> all = new ArrayList<>(notes);
-    all.addAll(moreNotes);
-    return new Report(newVerdict, newSummary, facts, tables, all);
   }
 
   /** Replaces the file atomically. */

@@ -1,12 +1,12 @@
 package io.nccl4j.tools.evidence;
 
 import java.io.IOException;
+import java.io.OutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -18,6 +18,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
@@ -34,10 +35,9 @@ final class StepRunner implements AutoCloseable {
   /** The time that a JVM needs to print its thread stacks. */
   private static final Duration STACK_DUMP_TIME = Duration.ofSeconds(2);
 
-  private static final int TAIL_LINES = 40;
-  private static final int TAIL_CHARACTERS = 4000;
+  private static final int MAX_OUTPUT_LINES = 40;
+  private static final int MAX_OUTPUT_CHARACTERS = 8000;
   private static final int SIGNALLED = 128;
-  private static final int MAX_OUTPUT_NOTES = 20;
 
   /** The suffix of a JVM crash file, after the process id. */
   private static final String CRASH = ".hs_err";
@@ -45,8 +45,12 @@ final class StepRunner implements AutoCloseable {
   /** The line of a crash file before the one that names the function. */
   private static final String CRASHED_IN = "# Problematic frame:";
 
+  /** The result of the bandwidth command, whose last line names only the collective. */
+  private static final Pattern BANDWIDTH =
+      Pattern.compile("# ((Out of bounds values|Avg bus bandwidth) +: .*)");
+
   private final Path work;
-  private final Path log;
+  private final OutputStream log;
   private final Set<Process> alive = ConcurrentHashMap.newKeySet();
   private boolean closed;
 
@@ -54,35 +58,96 @@ final class StepRunner implements AutoCloseable {
    * Creates a runner.
    *
    * @param work the directory for the output of running processes
-   * @param log the file to which all output is appended
+   * @param log receives all output; the caller closes it
    */
-  StepRunner(Path work, Path log) {
+  StepRunner(Path work, OutputStream log) {
     this.work = work;
     this.log = log;
     // Kills the child processes if this process is stopped.
     Runtime.getRuntime().addShutdownHook(new Thread(this::close, "steps-end"));
   }
 
-  /** A running process. */
-  private record Running(Step.Command command, Process process, Path output) {
+  /** Creates a runner in a process of a step, whose output the step's runner logs. */
+  static StepRunner inside(Path work) {
+    return new StepRunner(work, System.out);
+  }
+
+  /** A process of a step. */
+  private static final class Running {
+    private final Step.Command command;
+    private final Process process;
+    private final Path output;
+
+    /** The size of the output before the stacks that a hung process prints. */
+    private long outputEnd;
+
+    private boolean killed;
+    private Report report;
+    private String crash = "";
+
+    Running(Step.Command command, Process process, Path output) {
+      this.command = command;
+      this.process = process;
+      this.output = output;
+    }
+
     boolean failed() {
       return !process.isAlive() && process.exitValue() != 0;
     }
 
+    /** Reads what the process left when it ended or was killed. */
+    void read() throws IOException {
+      crash = killed ? "" : crash();
+      Path file = command.report();
+      if (file == null) {
+        boolean passed = !killed && process.exitValue() == 0;
+        report =
+            Report.of(
+                passed ? Report.Verdict.PASSED : Report.Verdict.FAILED,
+                result(text(Files.readAllBytes(output)), passed));
+      } else {
+        report =
+            Files.exists(file)
+                ? Report.read(file)
+                : Report.of(Report.Verdict.FAILED, "exited without a report");
+      }
+    }
+
+    private static String result(String output, boolean passed) {
+      String bandwidth =
+          BANDWIDTH
+              .matcher(output)
+              .results()
+              .map(line -> line.group(1).strip().replaceAll(" +", " "))
+              .collect(Collectors.joining("; "));
+      return passed && !bandwidth.isEmpty()
+          ? bandwidth
+          : output.lines().filter(line -> !line.isBlank()).reduce("", (_, last) -> last);
+    }
+
     /** Describes its crash; empty if it did not crash. */
-    String crash() throws IOException {
+    private String crash() throws IOException {
       // A JVM that crashes without a core dump exits with status 1, as after a failure.
       Path crashFile = output.resolveSibling(process.pid() + CRASH);
       if (Files.exists(crashFile)) {
-        return "crashed" + frame(Files.readAllLines(crashFile, StandardCharsets.ISO_8859_1));
+        List<String> lines = Files.readAllLines(crashFile, StandardCharsets.ISO_8859_1);
+        int at = lines.indexOf(CRASHED_IN) + 1;
+        boolean named = at > 0 && at < lines.size();
+        return "crashed" + (named ? " in " + lines.get(at).replaceFirst("^# *", "") : "");
       }
       int signal = process.isAlive() ? 0 : process.exitValue() - SIGNALLED;
       return signal > 0 ? "killed by signal " + signal : "";
     }
 
-    private static String frame(List<String> lines) {
-      int at = lines.indexOf(CRASHED_IN) + 1;
-      return at > 0 && at < lines.size() ? " in " + lines.get(at).replaceFirst("^# *", "") : "";
+    /** Returns the end of its output, without the stacks that it printed before it was killed. */
+    String endOfOutput() throws IOException {
+      byte[] bytes = Arrays.copyOf(Files.readAllBytes(output), Math.toIntExact(outputEnd));
+      List<String> lines = text(bytes).lines().toList();
+      String end =
+          lines.stream()
+              .skip(Math.max(0, lines.size() - MAX_OUTPUT_LINES))
+              .collect(Collectors.joining("\n"));
+      return end.substring(Math.max(0, end.length() - MAX_OUTPUT_CHARACTERS));
     }
   }
 
@@ -132,7 +197,7 @@ final class StepRunner implements AutoCloseable {
           (System.nanoTime() - start) / 1e9,
           Map.of());
     } finally {
-      running.forEach(one -> kill(one.process()));
+      running.forEach(one -> kill(one.process));
       alive.clear();
     }
   }
@@ -164,7 +229,7 @@ final class StepRunner implements AutoCloseable {
   private static Ending await(Step step, List<Running> running, long deadline) throws IOException {
     long grace = Long.MAX_VALUE;
     Instant start = Instant.now();
-    while (running.stream().anyMatch(one -> one.process().isAlive())) {
+    while (running.stream().anyMatch(one -> one.process.isAlive())) {
       long now = System.nanoTime();
       if (now - deadline >= 0) {
         return Ending.DEADLINE;
@@ -188,7 +253,7 @@ final class StepRunner implements AutoCloseable {
   private static Instant lastReport(List<Running> running, Instant start) throws IOException {
     Instant last = start;
     for (Running one : running) {
-      Path report = one.command().report();
+      Path report = one.command.report();
       if (report != null && Files.exists(report)) {
         Instant written = Files.getLastModifiedTime(report).toInstant();
         last = written.isAfter(last) ? written : last;
@@ -208,50 +273,42 @@ final class StepRunner implements AutoCloseable {
 
   private Outcome outcome(Step step, List<Running> running, Ending ending, double seconds)
       throws IOException {
-    Map<String, Long> ends = new LinkedHashMap<>();
     for (Running one : running) {
-      ends.put(one.command().label(), Files.size(one.output()));
+      one.outputEnd = Files.size(one.output);
     }
-    List<String> killed = killHung(running);
-    List<Report> reports = new ArrayList<>();
+    killHung(running);
     for (Running one : running) {
-      reports.add(report(one, killed.contains(one.command().label())));
+      one.read();
     }
-    Map<String, String> crashes = new LinkedHashMap<>();
+    Outcome.Status status = status(running, ending);
+    Map<String, String> output = new LinkedHashMap<>();
     for (Running one : running) {
-      boolean killedByUs = killed.contains(one.command().label());
-      crashes.put(one.command().label(), killedByUs ? "" : one.crash());
-    }
-    boolean crashed = crashes.values().stream().anyMatch(crash -> !crash.isEmpty());
-    Outcome.Status status =
-        crashed ? Outcome.Status.CRASHED : status(running, reports, killed, ending);
-    String summary = summary(step, running, reports, killed, crashes, status, ending);
-    Map<String, String> tails = new LinkedHashMap<>();
-    for (Running one : running) {
-      collect(step, one);
-      if (status.bad()) {
-        tails.put(one.command().label(), tail(one.output(), ends.get(one.command().label())));
+      if (status.bad() || one.command.report() == null) {
+        output.put(one.command.label(), one.endOfOutput());
       }
+      writeLog(step, one);
     }
-    Report whole = merged(running, reports, summary);
-    return new Outcome(step, status, whole, seconds, tails);
+    Report report = merged(running, summary(step, running, status, ending));
+    return new Outcome(step, status, report, seconds, output);
   }
 
   /** Kills the processes that still run, after they print their stacks. */
-  private static List<String> killHung(List<Running> running) {
-    List<Running> hung = running.stream().filter(one -> one.process().isAlive()).toList();
+  private static void killHung(List<Running> running) {
+    List<Running> hung = running.stream().filter(one -> one.process.isAlive()).toList();
     // Listed now: the descendants of a process are unknown once it has exited.
     List<ProcessHandle> all =
         hung.stream()
-            .map(one -> one.process().toHandle())
+            .map(one -> one.process.toHandle())
             .flatMap(process -> Stream.concat(Stream.of(process), process.descendants()))
             .toList();
     if (!all.isEmpty()) {
       printStacks(all);
     }
-    hung.forEach(one -> kill(one.process()));
+    for (Running one : hung) {
+      kill(one.process);
+      one.killed = true;
+    }
     all.forEach(ProcessHandle::destroyForcibly);
-    return hung.stream().map(one -> one.command().label()).toList();
   }
 
   /** Sends SIGQUIT, on which the JVM and our Python program print their stacks. */
@@ -272,104 +329,85 @@ final class StepRunner implements AutoCloseable {
     }
   }
 
-  /**
-   * Returns the report of a process; if it writes none, one made from its exit status and output.
-   */
-  private static Report report(Running one, boolean killed) throws IOException {
-    Path file = one.command().report();
-    if (file != null) {
-      return Files.exists(file)
-          ? Report.read(file)
-          : Report.of(Report.Verdict.FAILED, "exited without a report");
+  private static Outcome.Status status(List<Running> running, Ending ending) {
+    if (running.stream().anyMatch(one -> !one.crash.isEmpty())) {
+      return Outcome.Status.CRASHED;
     }
-    List<String> lines = text(one.output()).lines().filter(line -> !line.isBlank()).toList();
-    List<String> shownLines =
-        lines.subList(Math.max(0, lines.size() - MAX_OUTPUT_NOTES), lines.size());
-    boolean passed = !killed && one.process().exitValue() == 0;
-    return Report.of(passed ? Report.Verdict.PASSED : Report.Verdict.FAILED, "")
-        .with(
-            passed ? Report.Verdict.PASSED : Report.Verdict.FAILED,
-            shownLines.isEmpty() ? "" : shownLines.getLast(),
-            shownLines);
-  }
-
-  private static Outcome.Status status(
-      List<Running> running, List<Report> reports, List<String> killed, Ending ending) {
     if (ending == Ending.DEADLINE || ending == Ending.SILENT) {
       return Outcome.Status.TIMED_OUT;
     }
-    List<Report.Verdict> verdicts = reports.stream().map(Report::verdict).toList();
+    List<Report.Verdict> verdicts = running.stream().map(one -> one.report.verdict()).toList();
     if (verdicts.contains(Report.Verdict.FAILED)
         || verdicts.contains(Report.Verdict.UNFINISHED)
-        || !killed.isEmpty()) {
+        || running.stream().anyMatch(one -> one.killed)) {
       return Outcome.Status.FAILED;
     }
     if (verdicts.contains(Report.Verdict.NOT_POSSIBLE)) {
       return Outcome.Status.NOT_POSSIBLE;
     }
-    boolean allSucceeded = running.stream().allMatch(one -> one.process().exitValue() == 0);
-    return allSucceeded ? Outcome.Status.PASSED : Outcome.Status.FAILED;
+    return running.stream().anyMatch(Running::failed)
+        ? Outcome.Status.FAILED
+        : Outcome.Status.PASSED;
   }
 
   private static String summary(
-      Step step,
-      List<Running> running,
-      List<Report> reports,
-      List<String> killed,
-      Map<String, String> crashes,
-      Outcome.Status status,
-      Ending ending) {
+      Step step, List<Running> running, Outcome.Status status, Ending ending) {
     List<String> parts = new ArrayList<>();
     if (status == Outcome.Status.TIMED_OUT) {
       String after =
           ending == Ending.SILENT
               ? step.silence().toSeconds() + " s without progress"
               : step.deadline().toSeconds() + " s";
-      parts.add("killed after " + after + ": " + String.join(", ", killed));
+      parts.add(
+          running.stream()
+              .filter(one -> one.killed)
+              .map(one -> one.command.label())
+              .collect(Collectors.joining(", ", "killed after " + after + ": ", "")));
     }
-    for (int i = 0; i < running.size(); i++) {
-      Running one = running.get(i);
-      String label = running.size() == 1 ? "" : one.command().label() + ": ";
-      String crash = crashes.get(one.command().label());
-      if (!crash.isEmpty()) {
-        parts.add(label + crash);
+    for (Running one : running) {
+      String label = running.size() == 1 ? "" : one.command.label() + ": ";
+      if (!one.crash.isEmpty()) {
+        parts.add(label + one.crash);
       }
-      if (killed.contains(one.command().label()) && status != Outcome.Status.TIMED_OUT) {
+      if (one.killed && status != Outcome.Status.TIMED_OUT) {
         parts.add(label + "killed after another process failed");
       }
-      Report report = reports.get(i);
-      boolean other = one.command().report() == null;
-      boolean included = i == 0 || other || report.verdict() != Report.Verdict.PASSED;
-      if (!report.summary().isEmpty() && included) {
-        parts.add((status.bad() || other ? label : "") + report.summary());
+      boolean other = one.command.report() == null;
+      boolean included =
+          one == running.getFirst() || other || one.report.verdict() != Report.Verdict.PASSED;
+      if (!one.report.summary().isEmpty() && included) {
+        parts.add((status.bad() || other ? label : "") + one.report.summary());
       }
     }
     return String.join("; ", parts);
   }
 
   /** Returns the first process's report with the notes that the others add. */
-  private static Report merged(List<Running> running, List<Report> reports, String summary) {
-    List<String> more = new ArrayList<>();
-    for (int i = 1; i < reports.size(); i++) {
-      String label = running.get(i).command().label();
-      Set<String> known = Set.copyOf(reports.getFirst().notes());
-      reports.get(i).notes().stream()
-          .filter(note -> !known.contains(note))
-          .forEach(note -> more.add(label + ": " + note));
+  private static Report merged(List<Running> running, String summary) {
+    Report first = running.getFirst().report;
+    List<String> notes = new ArrayList<>(first.notes());
+    for (Running one : running.subList(1, running.size())) {
+      one.report.notes().stream()
+          .filter(note -> !first.notes().contains(note))
+          .forEach(note -> notes.add(one.command.label() + ": " + note));
     }
-    return reports.getFirst().with(reports.getFirst().verdict(), summary, more);
+    return new Report(first.verdict(), summary, first.facts(), first.tables(), notes);
   }
 
-  private void collect(Step step, Running one) throws IOException {
-    String head = "==== %s, %s: %s%n".formatted(step.name(), one.command().label(), status(one));
-    Files.writeString(log, head, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
-    append(one.output());
+  private void writeLog(Step step, Running one) throws IOException {
+    String status =
+        one.process.isAlive() ? "still running" : "exit status " + one.process.exitValue();
+    String head = "==== %s, %s: %s%n".formatted(step.name(), one.command.label(), status);
+    log.write(head.getBytes(StandardCharsets.UTF_8));
+    // Copied without decoding: programs may print anything, not only UTF-8.
+    Files.copy(one.output, log);
     try (DirectoryStream<Path> crashes = Files.newDirectoryStream(work, "*" + CRASH)) {
       for (Path crash : crashes) {
-        append(crash);
+        Files.copy(crash, log);
         Files.delete(crash);
       }
     }
+    log.flush();
   }
 
   /**
@@ -380,39 +418,13 @@ final class StepRunner implements AutoCloseable {
     return "-XX:ErrorFile=" + folder.resolve("%p" + CRASH);
   }
 
-  private void append(Path file) throws IOException {
-    Files.write(
-        log, Files.readAllBytes(file), StandardOpenOption.CREATE, StandardOpenOption.APPEND);
-  }
-
-  private static String status(Running one) {
-    return one.process().isAlive() ? "still running" : "exit status " + one.process().exitValue();
-  }
-
-  private static String text(Path output) throws IOException {
-    return text(Files.readAllBytes(output));
-  }
-
   /** Decodes program output, with control characters replaced. */
   private static String text(byte[] output) {
     return new String(output, StandardCharsets.UTF_8).replaceAll("[\\p{Cc}&&[^\\n\\r\\t]]", "?");
   }
 
-  /**
-   * Returns the end of a process's output, without the stacks that it printed before it was killed.
-   */
-  private static String tail(Path output, long end) throws IOException {
-    byte[] bytes = Arrays.copyOf(Files.readAllBytes(output), Math.toIntExact(end));
-    List<String> lines = text(bytes).lines().toList();
-    String tail =
-        lines.stream()
-            .skip(Math.max(0, lines.size() - TAIL_LINES))
-            .collect(Collectors.joining("\n"));
-    return tail.substring(Math.max(0, tail.length() - TAIL_CHARACTERS));
-  }
-
   /** Kills a process and its descendants. */
-  static void kill(Process process) {
+  private static void kill(Process process) {
     // Descendants first: they are unknown once their parent has exited.
     Stream.concat(process.descendants().toList().stream(), Stream.of(process.toHandle()))
         .forEach(ProcessHandle::destroyForcibly);

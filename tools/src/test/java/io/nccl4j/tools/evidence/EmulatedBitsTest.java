@@ -103,7 +103,7 @@ class EmulatedBitsTest {
     List<Step.Command> commands =
         step.commands().stream().map(command -> with(command, environment)).toList();
     Outcome outcome;
-    try (StepRunner runner = new StepRunner(folder, folder.resolve("output"))) {
+    try (StepRunner runner = StepRunner.inside(folder)) {
       outcome =
           runner.run(
               Step.of(
@@ -115,7 +115,7 @@ class EmulatedBitsTest {
     assertEquals(
         Outcome.Status.PASSED,
         outcome.status(),
-        () -> outcome.report().summary() + outcome.report().notes() + outcome.tails());
+        () -> outcome.report().summary() + outcome.report().notes() + outcome.output());
     for (List<Object> row : outcome.report().tables().getFirst().rows()) {
       assertEquals(List.of("ok"), row.stream().skip(1).distinct().toList(), row.toString());
     }

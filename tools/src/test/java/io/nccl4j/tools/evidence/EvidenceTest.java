@@ -20,7 +20,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Tests of several runs into one directory, on the stand-in. */
+/** Tests of the command on the stand-in. */
 class EvidenceTest {
   @TempDir Path folder;
 
@@ -63,37 +63,22 @@ class EvidenceTest {
   }
 
   @Test
-  void secondRunReplacesOnlyItsSteps() throws IOException, InterruptedException {
-    Map<String, String> first = Map.of("NCCL4J_BUILD", "1.0, commit aaa");
-    Map<String, String> second = Map.of("NCCL4J_BUILD", "1.0, commit bbb");
-    FinishedProgram latency = run(first, "--quick", "--steps", "latency");
-    assertEquals(0, latency.status(), latency.output());
-    FinishedProgram check = run(second, "--quick", "--steps", "cross-check");
-    assertEquals(0, check.status(), check.output());
-
-    Map<String, Object> builds = steps("build");
-    assertEquals("1.0, commit bbb", builds.get("device"));
-    assertEquals("1.0, commit aaa", builds.get("latency"));
-    assertEquals("1.0, commit bbb", builds.get("cross-check-one-process"));
-    assertEquals(
-        EvidencePlan.NAMES.stream().filter(builds::containsKey).toList(),
-        List.copyOf(builds.keySet()));
-    assertEquals("passed", steps("status").get("latency"));
-    assertTrue(((List<?>) steps("tables").get("latency")).size() == 1, "the table is kept");
+  void runReplacesEarlierEvidence() throws IOException, InterruptedException {
+    Map<String, String> build = Map.of("NCCL4J_BUILD", "1.0, commit aaa");
+    FinishedProgram first = run(build, "--quick", "--steps", "cross-check");
+    assertEquals(0, first.status(), first.output());
+    assertEquals("1.0, commit aaa", json().get("build"));
+    assertEquals("passed", steps("status").get("cross-check-one-process"));
+    FinishedProgram second = run(Map.of(), "--quick", "--steps", "bandwidth-all-reduce");
+    assertEquals(0, second.status(), second.output());
+    assertEquals(Map.of("device", "passed", "bandwidth-all-reduce", "passed"), steps("status"));
     String page = Files.readString(folder.resolve("out/evidence.md"));
-    List<String> origins =
-        page.lines().filter(line -> line.startsWith("From the run of ")).toList();
-    assertEquals(1, origins.size(), page);
-    assertTrue(origins.getFirst().contains("nccl4j 1.0, commit aaa"), origins.getFirst());
-
-    FinishedProgram again = run(second, "--quick", "--steps", "latency");
-    assertEquals(0, again.status(), again.output());
-    assertEquals("1.0, commit bbb", steps("build").get("latency"));
+    assertTrue(page.contains("    4096          1024     float     sum"), page);
   }
 
   @Test
   void limitIsSharedAmongTheSteps() throws IOException, InterruptedException {
-    String names = "latency,cross-check-one-process,contract-one-process";
+    String names = "bandwidth-all-reduce,cross-check-one-process,contract-one-process";
     FinishedProgram ended = run(HANGING, "--quick", "--limit", "30", "--steps", names);
     assertEquals(1, ended.status(), ended.output());
     Map<String, Object> status = steps("status");
@@ -110,7 +95,8 @@ class EvidenceTest {
   @ValueSource(booleans = {true, false})
   void stepThatIsEndedFromOutsideStaysOnThePage(boolean kill)
       throws IOException, InterruptedException {
-    ProcessBuilder builder = new ProcessBuilder(words("--quick", "--steps", "latency"));
+    ProcessBuilder builder =
+        new ProcessBuilder(words("--quick", "--steps", "bandwidth-all-reduce"));
     builder.environment().putAll(environment(HANGING));
     builder.redirectErrorStream(true).redirectOutput(folder.resolve("output").toFile());
     Process process = builder.start();
@@ -118,7 +104,7 @@ class EvidenceTest {
     try {
       long limit = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
       while (!Files.exists(folder.resolve("out/evidence.json"))
-          || !"RUNNING".equals(steps("status").get("latency"))) {
+          || !"RUNNING".equals(steps("status").get("bandwidth-all-reduce"))) {
         assertTrue(System.nanoTime() < limit, Files.readString(folder.resolve("output")));
         Thread.sleep(20);
       }
@@ -129,25 +115,10 @@ class EvidenceTest {
       process.destroyForcibly();
       children.forEach(ProcessHandle::destroyForcibly);
     }
-    assertEquals(Map.of("device", "passed", "latency", "RUNNING"), steps("status"));
+    assertEquals(Map.of("device", "passed", "bandwidth-all-reduce", "RUNNING"), steps("status"));
     assertEquals(false, json().get("passed"));
     String page = Files.readString(folder.resolve("out/evidence.md"));
-    assertTrue(page.contains("| Call latency, 1 rank | **RUNNING** |"), page);
-  }
-
-  @Test
-  void stepsOfAnotherMachineAreNotMixed() throws IOException, InterruptedException {
-    FinishedProgram first =
-        run(Map.of("NCCL4J_STANDIN_DEVICES", "2"), "--quick", "--steps", "latency");
-    assertEquals(0, first.status(), first.output());
-    String kept = Files.readString(folder.resolve("out/evidence.json"));
-    FinishedProgram other =
-        run(Map.of("NCCL4J_STANDIN_DEVICES", "3"), "--quick", "--steps", "latency");
-    assertEquals(1, other.status(), other.output());
-    assertTrue(
-        other.output().contains("evidence: OUT has steps of a run where devices is 2, here"),
-        other.output());
-    assertEquals(kept, Files.readString(folder.resolve("out/evidence.json")));
+    assertTrue(page.contains(" in one process | **RUNNING** |"), page);
   }
 
   @Test
@@ -163,38 +134,24 @@ class EvidenceTest {
         ended.output());
     assertFalse(ended.output().contains("remaining steps"), ended.output());
     String page = Files.readString(folder.resolve("out/evidence.md"));
-    assertTrue(page.contains("Bandwidth, all ranks in one process"), page);
-  }
-
-  private static Map<String, String> launched(int devices) {
-    return Map.of(
-        "RANK", "0",
-        "WORLD_SIZE", "2",
-        "MASTER_ADDR", "127.0.0.1",
-        "MASTER_PORT", "29500",
-        "NCCL4J_STANDIN_DEVICES", "" + devices);
+    assertTrue(page.contains("Bandwidth, all_reduce, all ranks in one process"), page);
   }
 
   @Test
-  void rankZeroRunsIfOutIsOfOtherMachine() throws IOException, InterruptedException {
-    FinishedProgram first = run(launched(2));
-    assertEquals(0, first.status(), first.output());
-    String kept = Files.readString(folder.resolve("out/evidence.json"));
-    FinishedProgram other = run(launched(3));
-    assertEquals(1, other.status(), other.output());
-    assertTrue(other.output().contains("\nbandwidth-launched "), other.output());
-    assertTrue(
-        other.output().contains("evidence: OUT has steps of a run where devices is 2, here"),
-        other.output());
-    assertEquals(kept, Files.readString(folder.resolve("out/evidence.json")));
-  }
-
-  @Test
-  void rankZeroRunsIfOutIsNotADirectory() throws IOException, InterruptedException {
-    Files.writeString(folder.resolve("out"), "a file");
-    FinishedProgram ended = run(launched(2));
+  void launcherIsRefused() throws IOException, InterruptedException {
+    FinishedProgram ended = run(Map.of("NCCL4J_RANK", "1", "NCCL4J_WORLD_SIZE", "2"));
     assertEquals(2, ended.status(), ended.output());
-    assertTrue(ended.output().contains("evidence: rank 0: "), ended.output());
+    assertTrue(
+        ended.output().startsWith("evidence: this process is one of 2, started by "),
+        ended.output());
+    assertFalse(Files.exists(folder.resolve("out")));
+  }
+
+  @Test
+  void fileIsRefusedAsDirectory() throws IOException, InterruptedException {
+    Files.writeString(folder.resolve("out"), "a file");
+    FinishedProgram ended = run(Map.of());
+    assertEquals(2, ended.status(), ended.output());
     assertTrue(ended.output().contains("which is not a directory"), ended.output());
   }
 
@@ -202,10 +159,10 @@ class EvidenceTest {
   void stepNamesAreListedAndChecked() throws IOException, InterruptedException {
     FinishedProgram help = run(Map.of(), "--help");
     assertEquals(0, help.status(), help.output());
-    for (String name : EvidencePlan.NAMES) {
+    for (String name : EvidencePlan.names()) {
       assertTrue(help.output().contains(name), name);
     }
-    FinishedProgram unknown = run(Map.of(), "--steps", "latency,nothing");
+    FinishedProgram unknown = run(Map.of(), "--steps", "bandwidth,nothing");
     assertEquals(2, unknown.status(), unknown.output());
     assertTrue(
         unknown.output().startsWith("evidence: --steps: unknown step nothing; known: device, pred"),

@@ -12,11 +12,7 @@ import org.snakeyaml.engine.v2.api.LoadSettings;
 /** The parsed manifest of the indexed job: a service and a job. */
 record IndexedJob(Map<?, ?> service, Map<?, ?> job) {
   static IndexedJob read() throws IOException {
-    return read(Path.of("kubernetes-indexed-job.yaml"));
-  }
-
-  static IndexedJob read(Path file) throws IOException {
-    String text = Files.readString(file);
+    String text = Files.readString(Path.of("kubernetes-indexed-job.yaml"));
     Map<Object, Map<?, ?>> kinds = new HashMap<>();
     for (Object each : new Load(LoadSettings.builder().build()).loadAllFromString(text)) {
       Map<?, ?> document = (Map<?, ?>) each;

@@ -2,7 +2,6 @@ package io.nccl4j.examples.launch;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.rendezvous.LaunchEnvironment;
@@ -14,14 +13,11 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Checks the scripts and manifests of this example. */
 class ManifestsTest {
-  @TempDir Path folder;
-
   @Test
   void indexedJobStartsAllRanksAtOnce() throws IOException {
     IndexedJob manifest = IndexedJob.read();
@@ -66,32 +62,6 @@ class ManifestsTest {
     String variables = manifest.container("env").toString();
     assertTrue(variables.contains("value=" + mount.get("mountPath") + "/secret"), variables);
     assertFalse(variables.contains("valueFrom"), variables);
-  }
-
-  /** Applies the sed command of README.md. */
-  @Test
-  void evidenceCommandFitsTheManifest() throws IOException, InterruptedException {
-    Path copy = folder.resolve("evidence.yaml");
-    String sed =
-        Files.readString(Path.of("README.md"))
-            .lines()
-            .map(String::strip)
-            .filter(line -> line.startsWith("$ sed ") && line.endsWith(" | kubectl apply -f -"))
-            .map(line -> line.substring(2, line.indexOf(" | kubectl")))
-            .findFirst()
-            .orElseThrow()
-            .replace("nccl4j/launch/", "");
-    Started made = Started.with(Map.of(), List.of("bash", "-c", sed + " > \"$0\"", "" + copy));
-    assertEquals(0, made.status(), made::toString);
-    IndexedJob evidence = IndexedJob.read(copy);
-    assertEquals(
-        List.of(
-            "sh",
-            "-c",
-            "/opt/nccl4j/scripts/nccl4j evidence /tmp/out; s=$?; cat /tmp/out/evidence.*; exit $s"),
-        evidence.container("command"));
-    assertNull(evidence.container("args"));
-    assertEquals(IndexedJob.read().environment(""), evidence.environment(""));
   }
 
   @Test
