@@ -148,7 +148,7 @@ public final class EvidenceCommand {
       try (InputStream script = EvidenceCommand.class.getResourceAsStream(Interop.SCRIPT)) {
         Files.copy(Objects.requireNonNull(script, Interop.SCRIPT), work.resolve(Interop.SCRIPT));
       }
-      return runAll(runner, new EvidencePlan(work, quick, environment));
+      return runAll(runner, work);
     } finally {
       clear(work);
     }
@@ -165,20 +165,21 @@ public final class EvidenceCommand {
     }
   }
 
-  private int runAll(StepRunner runner, EvidencePlan plan) throws IOException {
+  private int runAll(StepRunner runner, Path work) throws IOException {
     String date = date();
     String build = environment.getOrDefault("NCCL4J_BUILD", "of an unknown commit");
     List<Outcome> outcomes = new ArrayList<>();
     Run unknown = new Run(date, build, quick, Machine.NONE, outcomes);
-    Duration first = plan.first().deadline();
+    Step device = plan(work, Machine.NONE).first();
+    Duration first = device.deadline();
     Duration limited = limit == null ? first : least(first, Duration.ofSeconds(limit));
-    if (!run(runner, plan.first().withDeadline(limited), unknown)) {
+    if (!run(runner, device.withDeadline(limited), unknown)) {
       return Commands.FAILED;
     }
     Machine machine = Machine.of(outcomes.getFirst());
     Run run = new Run(date, build, quick, machine, outcomes);
     List<Step> rest =
-        plan.rest(machine).stream()
+        plan(work, machine).rest().stream()
             .filter(step -> EvidencePlan.selects(steps, step.name()))
             .toList();
     Duration later = rest.stream().map(Step::deadline).reduce(Duration.ZERO, Duration::plus);
@@ -203,6 +204,10 @@ public final class EvidenceCommand {
     out.println(run.verdict());
     out.println(folder.resolve("evidence.md"));
     return run.passed() ? Commands.OK : Commands.FAILED;
+  }
+
+  private EvidencePlan plan(Path work, Machine machine) {
+    return new EvidencePlan(work, quick, environment, machine);
   }
 
   private static Duration left(long end) {

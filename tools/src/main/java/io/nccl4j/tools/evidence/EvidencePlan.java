@@ -87,25 +87,26 @@ final class EvidencePlan {
   private final Path work;
   private final boolean quick;
   private final Map<String, String> environment;
+  private final Machine machine;
 
   /**
    * Creates a plan.
    *
    * @param work a directory for this run only
    * @param environment the environment variables, such as PATH and NCCL_TESTS_DIR
+   * @param machine what the first step found; {@link Machine#NONE} before it
    */
-  EvidencePlan(Path work, boolean quick, Map<String, String> environment) {
+  EvidencePlan(Path work, boolean quick, Map<String, String> environment, Machine machine) {
     this.work = work;
     this.quick = quick;
     this.environment = environment;
+    this.machine = machine;
   }
 
   /** Returns the names of all steps, in order. */
   static List<String> names() {
-    EvidencePlan plan = new EvidencePlan(Path.of(""), false, Map.of());
-    return Stream.concat(Stream.of(plan.first()), plan.rest(Machine.NONE).stream())
-        .map(Step::name)
-        .toList();
+    EvidencePlan plan = new EvidencePlan(Path.of(""), false, Map.of(), Machine.NONE);
+    return Stream.concat(Stream.of(plan.first()), plan.rest().stream()).map(Step::name).toList();
   }
 
   /** Returns whether the arguments of {@code --steps} select a step. */
@@ -122,63 +123,59 @@ final class EvidencePlan {
         "device",
         "Device and libraries",
         FIRST_SECONDS,
-        child(Machine.NONE, "device", "process", Map.of(), "device"));
+        child("device", "process", Map.of(), "device"));
   }
 
   /** Returns the steps after the first. */
-  List<Step> rest(Machine machine) {
+  List<Step> rest() {
     List<Step> steps = new ArrayList<>();
     steps.add(nvidiaSmi());
     // 180 all-reduces of up to 9 MB take about 10 s, and loading all kernels as much again.
     for (String protocol : List.of("Simple", "LL")) {
       for (String algorithm : List.of("Ring", "Tree")) {
-        steps.add(prediction(machine, PREDICTED_RANKS, algorithm, protocol, 25));
+        steps.add(prediction(PREDICTED_RANKS, algorithm, protocol, 25));
       }
     }
     for (String collective : COLLECTIVES) {
-      steps.add(bandwidth(machine, collective, machine.devices() > 1 ? 12 : 7));
+      steps.add(bandwidth(collective, machine.devices() > 1 ? 12 : 7));
     }
-    steps.add(bandwidthShared(machine, 25));
+    steps.add(bandwidthShared(25));
     // Two processes per collective and round; three rounds if time allows.
-    steps.add(ncclTests(machine, machine.devices() > 1 ? 65 : 50));
+    steps.add(ncclTests(machine.devices() > 1 ? 65 : 50));
     // Skips large counts for lack of time.
     steps.add(
         step(
             "cross-check-one-process",
             "Cross-check, 1 rank",
             25,
-            child(machine, "cross-check-one-process", "process", Map.of(), "cross-check")));
-    steps.add(crossCheckOfProcesses(machine, 40));
-    steps.add(interop(machine, 25));
+            child("cross-check-one-process", "process", Map.of(), "cross-check")));
+    steps.add(crossCheckOfProcesses(40));
+    steps.add(interop(25));
     // Run until their time is up, the most important topics first, so they run after the others.
     steps.add(
         contract(
-            machine,
             "contract-nccl-features",
             "Registered memory, windows, one-sided operations, suspension and parameters",
             2,
             20,
             "--topics",
             "NcclFeatures"));
-    steps.add(contract(machine, "contract-one-process", "Contract suite", MAX_CONTRACT_RANKS, 50));
-    steps.add(contractOfFourRanks(machine, 20));
-    steps.add(contractOfProcesses(machine, 25));
+    steps.add(contract("contract-one-process", "Contract suite", MAX_CONTRACT_RANKS, 50));
+    steps.add(contractOfFourRanks(20));
+    steps.add(contractOfProcesses(25));
+    String noGpu = "the first step found no usable GPU";
     return steps.stream()
         .map(
             step ->
                 machine.usable()
-                    ? step.withDeadline(step.deadline().multipliedBy(factor(machine)))
-                    : impossible(step, "the first step found no usable GPU"))
+                    ? step.withDeadline(step.deadline().multipliedBy(factor()))
+                    : Step.notPossible(step.name(), step.title(), noGpu))
         .toList();
   }
 
   /** Returns how many times as long as on a GPU the steps may take. */
-  private static int factor(Machine machine) {
+  private int factor() {
     return machine.libraries() == Libraries.EMULATED_CUDA ? EMULATION_FACTOR : 1;
-  }
-
-  private static Step impossible(Step step, String reason) {
-    return Step.notPossible(step.name(), step.title(), reason);
   }
 
   private static Step step(String name, String title, int seconds, Step.Command... commands) {
@@ -186,157 +183,115 @@ final class EvidencePlan {
   }
 
   private Step nvidiaSmi() {
-    String name = "device-nvidia-smi";
-    String title = "The driver's view of the devices";
     String fields =
         "name,driver_version,vbios_version,pcie.link.gen.max,pcie.link.width.max,power.limit,"
             + "clocks.max.sm,clocks.max.memory,persistence_mode,compute_mode,mig.mode.current";
-    return onPath("nvidia-smi", environment)
-        .map(
-            program ->
-                step(
-                    name,
-                    title,
-                    5,
-                    new Step.Command(
-                        "nvidia-smi",
-                        List.of(program.toString(), "--query-gpu=" + fields, "--format=csv"),
-                        Map.of(),
-                        null)))
-        .orElse(Step.notPossible(name, title, "nvidia-smi is not on the PATH"));
+    Optional<Path> program = onPath("nvidia-smi", environment);
+    List<String> words =
+        List.of("" + program.orElse(null), "--query-gpu=" + fields, "--format=csv");
+    return step(
+            "device-nvidia-smi",
+            "The driver's view of the devices",
+            5,
+            new Step.Command("nvidia-smi", words, Map.of(), null))
+        .unless(program.isEmpty(), "nvidia-smi is not on the PATH");
   }
 
   /** Returns a step that compares all-reduces of one algorithm and protocol with the prediction. */
-  Step prediction(Machine machine, int ranks, String algorithm, String protocol, int seconds) {
+  Step prediction(int ranks, String algorithm, String protocol, int seconds) {
     String name = ("prediction-" + algorithm + "-" + protocol).toLowerCase(Locale.ROOT);
     String title = "Predicted bits, %s with %s, %d ranks in ".formatted(algorithm, protocol, ranks);
     Map<String, String> variables =
         Prediction.variables(algorithm, protocol, work.resolve(name + ".nccl"));
     boolean share = ranks > machine.devices();
-    if (machine.standIn()) {
-      return Step.notPossible(name, title + "one process", "the stand-in reduces in rank order");
-    }
-    if (share && !machine.ncclAtLeast(2, 30)) {
+    if (share && !machine.standIn() && !machine.ncclAtLeast(2, 30)) {
       title += "as many processes on one GPU, through sockets";
-      return sharedGpuStep(machine, name, title, seconds, ranks, variables, "prediction");
+      return sharedGpuStep(name, title, seconds, ranks, variables, "prediction");
     }
     Map<String, String> all = new LinkedHashMap<>(share ? RANKS_SHARE_A_GPU : Map.of());
     all.putAll(variables);
     return step(
-        name,
-        title + "one process" + (share ? " on one GPU" : ""),
-        seconds,
-        child(machine, name, "process", all, "prediction", "--size", "" + ranks));
+            name,
+            title + "one process" + (share && !machine.standIn() ? " on one GPU" : ""),
+            seconds,
+            child(name, "process", all, "prediction", "--size", "" + ranks))
+        .unless(machine.standIn(), "the stand-in reduces in rank order");
   }
 
-  private Step bandwidth(Machine machine, String collective, int seconds) {
+  private Step bandwidth(String collective, int seconds) {
     int ranks = machine.devices();
     List<String> sizes = NcclTests.sizes(quick, ranks, collective.equals("all_reduce"));
     return step(
         "bandwidth-" + collective.replace('_', '-'),
         "Bandwidth, %s, %s in one process".formatted(collective, ranks(ranks)),
         seconds,
-        perf(machine, "process", Map.of(), collective, ranks, sizes));
+        perf("process", Map.of(), collective, ranks, sizes));
   }
 
-  private Step bandwidthShared(Machine machine, int seconds) {
+  private Step bandwidthShared(int seconds) {
     String name = "bandwidth-shared";
-    String title = "Bandwidth, all_reduce, 2 ranks in 2 processes on one GPU, through sockets";
-    if (machine.standIn()) {
-      return Step.notPossible(name, title, ONE_PROCESS_ONLY);
-    }
-    if (machine.devices() > 1) {
-      return Step.notPossible(name, title, "each rank has its own GPU, see above");
-    }
     List<String> sizes =
         quick ? NcclTests.sizes(true, 2, false) : List.of("-b", "8", "-e", "16M", "-f", "8");
     return step(
-        name,
-        title,
-        seconds,
-        IntStream.range(0, 2)
-            .mapToObj(
-                rank ->
-                    perf(machine, "rank " + rank, onOneGpu(name, rank, 2), "all_reduce", 1, sizes))
-            .toArray(Step.Command[]::new));
-  }
-
-  private Step ncclTests(Machine machine, int seconds) {
-    String name = "nccl-tests-one-process";
-    String title =
-        "Bandwidth compared with nccl-tests, " + ranks(machine.devices()) + " in one process";
-    String folder = environment.get(NcclTests.VARIABLE);
-    return folder == null || folder.isBlank()
-        ? Step.notPossible(name, title, NcclTests.VARIABLE + " is not set")
-        : step(
             name,
-            title,
+            "Bandwidth, all_reduce, 2 ranks in 2 processes on one GPU, through sockets",
             seconds,
-            child(
-                machine,
-                name,
-                "process",
-                Map.of(),
-                "nccl-tests",
-                "--binaries",
-                folder,
-                "--size",
-                "" + machine.devices()));
+            IntStream.range(0, 2)
+                .mapToObj(
+                    rank -> perf("rank " + rank, onOneGpu(name, rank, 2), "all_reduce", 1, sizes))
+                .toArray(Step.Command[]::new))
+        .unless(machine.standIn(), ONE_PROCESS_ONLY)
+        .unless(machine.devices() > 1, "each rank has its own GPU, see above");
   }
 
-  private Step crossCheckOfProcesses(Machine machine, int seconds) {
+  private Step ncclTests(int seconds) {
+    String name = "nccl-tests-one-process";
+    String folder = environment.getOrDefault(NcclTests.VARIABLE, "");
+    String gpus = "" + machine.devices();
+    return step(
+            name,
+            "Bandwidth compared with nccl-tests, " + ranks(machine.devices()) + " in one process",
+            seconds,
+            child(name, "process", Map.of(), "nccl-tests", "--binaries", folder, "--size", gpus))
+        .unless(folder.isBlank(), NcclTests.VARIABLE + " is not set");
+  }
+
+  private Step crossCheckOfProcesses(int seconds) {
     String name = "cross-check-two-processes";
     String title = "Cross-check, 2 ranks in 2 processes";
     if (machine.standIn() || machine.devices() < 2) {
       title += " on one GPU, through sockets";
-      return sharedGpuStep(machine, name, title, seconds, 2, Map.of(), "cross-check");
+      return sharedGpuStep(name, title, seconds, 2, Map.of(), "cross-check");
     }
     return step(
         name,
         title,
         seconds,
-        child(machine, name, "rank 0", rank(name, 0, 2, 0, 2), "cross-check"),
-        child(machine, name, "rank 1", rank(name, 1, 2, 1, 2), "cross-check"));
+        child(name, "rank 0", rank(name, 0, 2, 0, 2), "cross-check"),
+        child(name, "rank 1", rank(name, 1, 2, 1, 2), "cross-check"));
   }
 
-  private Step interop(Machine machine, int seconds) {
+  private Step interop(int seconds) {
     String name = "cross-check-python";
-    String title = "Java rank 0 and Python rank 1 in one communicator";
-    if (machine.standIn()) {
-      return Step.notPossible(name, title, ONE_PROCESS_ONLY);
-    }
     Optional<Path> python3 = onPath("python3", environment);
-    if (python3.isEmpty()) {
-      return Step.notPossible(name, title, "python3 is not on the PATH");
-    }
     String id = work.resolve("interop.id").toString();
-    List<String> python =
-        List.of(
-            python3.get().toString(),
-            work.resolve(Interop.SCRIPT).toString(),
-            "--id",
-            id,
-            "--rank",
-            "1",
-            "--size",
-            "2",
-            "--deadline",
-            "" + seconds * factor(machine),
-            "--nccl",
-            machine.ncclLibrary(),
-            "--cudart",
-            machine.cudartLibrary());
+    List<String> python = new ArrayList<>();
+    python.addAll(List.of("" + python3.orElse(null), work.resolve(Interop.SCRIPT).toString()));
+    python.addAll(List.of("--id", id, "--rank", "1", "--size", "2"));
+    python.addAll(List.of("--deadline", "" + seconds * factor()));
+    python.addAll(List.of("--nccl", machine.ncclLibrary(), "--cudart", machine.cudartLibrary()));
     return step(
-        name,
-        title,
-        seconds,
-        child(machine, name, "rank 0 (Java)", host(0), "interop", "--size", "2", "--meet", id),
-        new Step.Command("rank 1 (Python)", python, withNcclWarnings(host(1)), null));
+            name,
+            "Java rank 0 and Python rank 1 in one communicator",
+            seconds,
+            child(name, "rank 0 (Java)", host(0), "interop", "--size", "2", "--meet", id),
+            new Step.Command("rank 1 (Python)", python, withNcclWarnings(host(1)), null))
+        .unless(machine.standIn(), ONE_PROCESS_ONLY)
+        .unless(python3.isEmpty(), "python3 is not on the PATH");
   }
 
   /** Returns a contract run with as many ranks in one process as possible, but not more. */
-  private Step contract(
-      Machine machine, String name, String what, int mostRanks, int seconds, String... topics) {
+  private Step contract(String name, String what, int mostRanks, int seconds, String... topics) {
     int ranks = Math.min(machine.devices(), mostRanks);
     boolean share = ranks < 2 && machine.ncclAtLeast(2, 30);
     if (machine.standIn() || share) {
@@ -346,55 +301,42 @@ final class EvidencePlan {
         what
             + (ranks == 1 ? ", 1 rank" : ", " + ranks(ranks) + " in one process")
             + (share && !machine.standIn() ? " on one GPU" : "");
-    return contract(machine, name, title, ranks, share, seconds, topics);
+    return contract(name, title, ranks, share, seconds, topics);
   }
 
-  private Step contractOfFourRanks(Machine machine, int seconds) {
-    String name = "contract-four-ranks";
-    String title = "Contract suite, 4 ranks in one process";
-    if (machine.standIn()) {
-      return contract(machine, name, title, 4, false, seconds);
-    }
-    title += " on one GPU";
-    if (machine.devices() > 1) {
-      return Step.notPossible(
-          name, title, "each rank of the contract suite has its own GPU, see above");
-    }
-    return machine.ncclAtLeast(2, 30)
-        ? contract(machine, name, title, 4, true, seconds)
-        : Step.notPossible(
-            name,
-            title,
+  private Step contractOfFourRanks(int seconds) {
+    boolean gpus = !machine.standIn();
+    return contract(
+            "contract-four-ranks",
+            "Contract suite, 4 ranks in one process" + (gpus ? " on one GPU" : ""),
+            4,
+            true,
+            seconds)
+        .unless(
+            gpus && machine.devices() > 1,
+            "each rank of the contract suite has its own GPU, see above")
+        .unless(
+            gpus && !machine.ncclAtLeast(2, 30),
             "several ranks of one process on one GPU need NCCL 2.30 or later, this is "
                 + machine.nccl());
   }
 
   private Step contract(
-      Machine machine,
-      String name,
-      String title,
-      int ranks,
-      boolean share,
-      int seconds,
-      String... topics) {
+      String name, String title, int ranks, boolean share, int seconds, String... topics) {
     Map<String, String> variables = share && !machine.standIn() ? RANKS_SHARE_A_GPU : Map.of();
     if (machine.standIn()) {
       variables = Map.of("NCCL4J_STANDIN_DEVICES", "" + ranks);
     }
-    List<String> program = new ArrayList<>(List.of("contract", "--suite", suite(machine)));
+    List<String> program = new ArrayList<>(List.of("contract", "--suite", suite()));
     program.addAll(List.of("--size", "" + ranks));
     program.addAll(List.of(topics));
     return step(
-        name,
-        title,
-        seconds,
-        child(machine, name, "process", variables, program.toArray(String[]::new)));
+        name, title, seconds, child(name, "process", variables, program.toArray(String[]::new)));
   }
 
-  private Step contractOfProcesses(Machine machine, int seconds) {
+  private Step contractOfProcesses(int seconds) {
     String name = "contract-two-processes";
     return sharedGpuStep(
-        machine,
         name,
         "Contract suite, 2 ranks in 2 processes on one GPU, through sockets",
         seconds,
@@ -402,12 +344,12 @@ final class EvidencePlan {
         Map.of(),
         "contract",
         "--suite",
-        suite(machine),
+        suite(),
         "--meet",
         work.resolve(name + "-ids").toString());
   }
 
-  private static String suite(Machine machine) {
+  private String suite() {
     return "io.nccl4j.contract."
         + switch (machine.libraries()) {
           case NVIDIA -> "NcclContractTest";
@@ -427,28 +369,25 @@ final class EvidencePlan {
 
   /** One process per rank; the ranks share the first GPU and appear to be on different hosts. */
   private Step sharedGpuStep(
-      Machine machine,
       String name,
       String title,
       int seconds,
       int ranks,
       Map<String, String> variables,
       String... program) {
-    if (machine.standIn()) {
-      return Step.notPossible(name, title, ONE_PROCESS_ONLY);
-    }
     return step(
-        name,
-        title,
-        seconds,
-        IntStream.range(0, ranks)
-            .mapToObj(
-                rank -> {
-                  Map<String, String> all = onOneGpu(name, rank, ranks);
-                  all.putAll(variables);
-                  return child(machine, name, "rank " + rank, all, program);
-                })
-            .toArray(Step.Command[]::new));
+            name,
+            title,
+            seconds,
+            IntStream.range(0, ranks)
+                .mapToObj(
+                    rank -> {
+                      Map<String, String> all = onOneGpu(name, rank, ranks);
+                      all.putAll(variables);
+                      return child(name, "rank " + rank, all, program);
+                    })
+                .toArray(Step.Command[]::new))
+        .unless(machine.standIn(), ONE_PROCESS_ONLY);
   }
 
   private Map<String, String> onOneGpu(String step, int rank, int ranks) {
@@ -480,7 +419,6 @@ final class EvidencePlan {
   }
 
   private Step.Command perf(
-      Machine machine,
       String label,
       Map<String, String> variables,
       String collective,
@@ -489,17 +427,13 @@ final class EvidencePlan {
     List<String> arguments =
         new ArrayList<>(List.of(collective, "--backend", "nccl", "-g", "" + ranks));
     arguments.addAll(sizes);
-    return command(machine, label, variables, Perf.class.getName(), arguments);
+    return command(label, variables, Perf.class.getName(), arguments);
   }
 
   /** Returns the command of a process whose output is its result. */
   private Step.Command command(
-      Machine machine,
-      String label,
-      Map<String, String> variables,
-      String mainClass,
-      List<String> arguments) {
-    List<String> words = new ArrayList<>(Java.command(mainClass, flags(machine)));
+      String label, Map<String, String> variables, String mainClass, List<String> arguments) {
+    List<String> words = new ArrayList<>(Java.command(mainClass, flags()));
     words.addAll(arguments);
     Map<String, String> all = withNcclWarnings(variables);
     all.put("CLASSPATH", Java.classPath());
@@ -508,22 +442,18 @@ final class EvidencePlan {
 
   /** Returns the command of a process that runs a program of {@link Child}. */
   private Step.Command child(
-      Machine machine,
-      String step,
-      String label,
-      Map<String, String> variables,
-      String... program) {
+      String step, String label, Map<String, String> variables, String... program) {
     Path report = work.resolve(step + "." + label.replace(' ', '-') + ".json");
     List<String> arguments = new ArrayList<>(List.of(program));
     arguments.addAll(List.of("--report", report.toString()));
     if (quick) {
       arguments.add("--quick");
     }
-    Step.Command command = command(machine, label, variables, Child.class.getName(), arguments);
+    Step.Command command = command(label, variables, Child.class.getName(), arguments);
     return new Step.Command(label, command.words(), command.environment(), report);
   }
 
-  private String[] flags(Machine machine) {
+  private String[] flags() {
     List<String> flags = new ArrayList<>();
     if (machine.usable()) {
       flags.add("-Dio.nccl4j.nccl.library=" + machine.ncclLibrary());

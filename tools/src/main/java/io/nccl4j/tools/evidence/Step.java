@@ -42,6 +42,11 @@ record Step(
     return new Step(name, title, Duration.ZERO, null, List.of(), reason);
   }
 
+  /** Returns this step, or one that is not possible for a reason if a condition holds. */
+  Step unless(boolean condition, String reason) {
+    return condition && impossible == null ? notPossible(name, title, reason) : this;
+  }
+
   /** Returns this step with another deadline; a step that is not possible is unchanged. */
   Step withDeadline(Duration newDeadline) {
     return impossible == null ? new Step(name, title, newDeadline, silence, commands, null) : this;

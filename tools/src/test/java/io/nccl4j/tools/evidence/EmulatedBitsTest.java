@@ -50,9 +50,7 @@ class EmulatedBitsTest {
   private void comparePrediction(
       int ranks, Map<String, String> machine, String algorithm, String protocol) {
     Map<String, String> environment = environment(ranks, machine);
-    Step step =
-        plan(environment, false)
-            .prediction(machine(environment, ranks), ranks, algorithm, protocol, 300);
+    Step step = plan(environment, false, ranks).prediction(ranks, algorithm, protocol, 300);
     Outcome outcome = run(step, environment);
     // Three counts, five operators and twelve types.
     assertEquals(
@@ -74,7 +72,7 @@ class EmulatedBitsTest {
   private void compareCollectives(Map<String, String> machine) {
     Map<String, String> environment = environment(2, machine);
     Step step =
-        plan(environment, true).rest(machine(environment, 2)).stream()
+        plan(environment, true, 2).rest().stream()
             .filter(each -> each.name().equals("cross-check-two-processes"))
             .findFirst()
             .orElseThrow()
@@ -89,14 +87,12 @@ class EmulatedBitsTest {
     return environment;
   }
 
-  private EvidencePlan plan(Map<String, String> environment, boolean quick) {
-    return new EvidencePlan(folder, quick, environment);
-  }
-
-  private static Machine machine(Map<String, String> environment, int devices) {
+  private EvidencePlan plan(Map<String, String> environment, boolean quick, int devices) {
     String nccl = environment.get("NCCL4J_NCCL_LIBRARY");
     String cudart = environment.get("NCCL4J_CUDART_LIBRARY");
-    return new Machine(true, Libraries.EMULATED_CUDA, "emulated", devices, "2.30.7", nccl, cudart);
+    Machine machine =
+        new Machine(true, Libraries.EMULATED_CUDA, "emulated", devices, "2.30.7", nccl, cudart);
+    return new EvidencePlan(folder, quick, environment, machine);
   }
 
   private Outcome run(Step step, Map<String, String> environment) {
