@@ -35,8 +35,10 @@ final class StepRunner implements AutoCloseable {
   /** The time that a JVM needs to print its thread stacks. */
   private static final Duration STACK_DUMP_TIME = Duration.ofSeconds(2);
 
-  private static final int MAX_OUTPUT_LINES = 40;
-  private static final int MAX_OUTPUT_CHARACTERS = 8000;
+  /** Enough for the largest table of the bandwidth command. */
+  private static final int MAX_OUTPUT_LINES = 60;
+
+  private static final int MAX_OUTPUT_CHARACTERS = 10_000;
   private static final int SIGNALLED = 128;
 
   /** The suffix of a JVM crash file, after the process id. */

@@ -29,7 +29,7 @@ class JsonFuzzTest {
 
   @TestFactory
   Stream<DynamicTest> parserEndsAsDocumented() {
-    return Stream.of("evidence-report")
+    return Stream.of("evidence-json")
         .filter(Fuzzer::selected)
         .map(name -> DynamicTest.dynamicTest(name, () -> Fuzzer.run(name, Reports::new)));
   }
