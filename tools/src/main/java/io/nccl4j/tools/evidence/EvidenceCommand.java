@@ -143,12 +143,21 @@ public final class EvidenceCommand {
       Files.deleteIfExists(folder.resolve(name));
     }
     Path work = Files.createTempDirectory("nccl4j-evidence");
-    try (OutputStream log = Files.newOutputStream(folder.resolve("evidence.log"));
-        StepRunner runner = new StepRunner(work, log)) {
-      try (InputStream script = EvidenceCommand.class.getResourceAsStream(Interop.SCRIPT)) {
+    try (OutputStream log = Files.newOutputStream(folder.resolve("evidence.log"))) {
+      StepRunner runner = new StepRunner(work, log);
+      Thread atExit =
+          new Thread(
+              () -> {
+                runner.close();
+                clear(work);
+              },
+              "evidence-end");
+      Runtime.getRuntime().addShutdownHook(atExit);
+      try (runner;
+          InputStream script = EvidenceCommand.class.getResourceAsStream(Interop.SCRIPT)) {
         Files.copy(Objects.requireNonNull(script, Interop.SCRIPT), work.resolve(Interop.SCRIPT));
+        return runAll(runner, work);
       }
-      return runAll(runner, work);
     } finally {
       clear(work);
     }

@@ -65,13 +65,14 @@ final class StepRunner implements AutoCloseable {
   StepRunner(Path work, OutputStream log) {
     this.work = work;
     this.log = log;
-    // Kills the child processes if this process is stopped.
-    Runtime.getRuntime().addShutdownHook(new Thread(this::close, "steps-end"));
   }
 
   /** Creates a runner in a process of a step, whose output the step's runner logs. */
   static StepRunner inside(Path work) {
-    return new StepRunner(work, System.out);
+    StepRunner runner = new StepRunner(work, System.out);
+    // Kills the child processes if this process is stopped.
+    Runtime.getRuntime().addShutdownHook(new Thread(runner::close, "steps-end"));
+    return runner;
   }
 
   /** A process of a step. */

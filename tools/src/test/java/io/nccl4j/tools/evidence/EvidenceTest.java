@@ -15,6 +15,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -41,8 +42,9 @@ class EvidenceTest {
     return environment;
   }
 
-  private List<String> words(String... arguments) {
+  private List<String> words(String... arguments) throws IOException {
     List<String> words = new ArrayList<>(Java.command(EvidenceCommand.class.getName()));
+    words.add(1, "-Djava.io.tmpdir=" + Files.createDirectories(folder.resolve("tmp")));
     words.addAll(List.of(arguments));
     words.add(folder.resolve("out").toString());
     return words;
@@ -116,6 +118,11 @@ class EvidenceTest {
       children.forEach(ProcessHandle::destroyForcibly);
     }
     assertEquals(Map.of("device", "passed", "bandwidth-all-reduce", "RUNNING"), steps("status"));
+    if (!kill) {
+      try (Stream<Path> left = Files.list(folder.resolve("tmp"))) {
+        assertEquals(List.of(), left.toList());
+      }
+    }
     assertEquals(false, json().get("passed"));
     String page = Files.readString(folder.resolve("out/evidence.md"));
     assertTrue(page.contains(" in one process | **RUNNING** |"), page);
