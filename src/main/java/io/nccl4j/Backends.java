@@ -52,15 +52,18 @@ final class Backends {
   }
 
   private static String missing(String reason) {
+    String version = LibraryVersion.current();
     return (reason.isEmpty() ? "" : "NCCL cannot be used: " + reason + "\n")
         + """
         The reference backend is not on the class path or module path. Add this dependency:
           <dependency>
             <groupId>io.github.nccl4j</groupId>
-            <artifactId>nccl4j-reference</artifactId>
-            <version>%s</version>
+            <artifactId>nccl4j-reference</artifactId>%s
             <scope>runtime</scope>
           </dependency>"""
-            .formatted(LibraryVersion.current());
+            .formatted(
+                version.equals(LibraryVersion.UNPACKAGED)
+                    ? ""
+                    : "\n    <version>" + version + "</version>");
   }
 }

@@ -4,6 +4,8 @@ import java.util.Objects;
 
 /** The version of nccl4j itself. */
 final class LibraryVersion {
+  static final String UNPACKAGED = "unpackaged";
+
   private static final String CURRENT = find();
 
   private LibraryVersion() {}
@@ -17,6 +19,6 @@ final class LibraryVersion {
     String fromModule = module.isNamed() ? module.getDescriptor().rawVersion().orElse(null) : null;
     String fromManifest = LibraryVersion.class.getPackage().getImplementationVersion();
     return Objects.requireNonNullElse(
-        fromModule, Objects.requireNonNullElse(fromManifest, "unpackaged"));
+        fromModule, Objects.requireNonNullElse(fromManifest, UNPACKAGED));
   }
 }

@@ -41,12 +41,7 @@ class ArchitectureTest {
   private static final String PROTOCOLS = "io.nccl4j.internal.rendezvous..";
   private static final String BINDINGS = "io.nccl4j.bindings..";
   private static final String[] PLATFORM = {
-    "java..",
-    "javax.crypto..",
-    "jdk.jfr",
-    "com.sun.management",
-    "org.apache.logging.log4j",
-    "org.jspecify.annotations"
+    "java..", "javax.crypto..", "jdk.jfr", "org.apache.logging.log4j", "org.jspecify.annotations"
   };
 
   private static final List<Class<?>> FACADES =

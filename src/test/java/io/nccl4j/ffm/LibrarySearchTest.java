@@ -155,11 +155,10 @@ class LibrarySearchTest {
           <dependency>
             <groupId>io.github.nccl4j</groupId>
             <artifactId>nccl4j-reference</artifactId>
-            <version>VERSION</version>
             <scope>runtime</scope>
           </dependency>
         """,
-        run("auto").replaceFirst("<version>.+</version>", "<version>VERSION</version>"));
+        run("auto").replaceFirst(" *<version>.+</version>\n", ""));
   }
 
   @Test

@@ -179,7 +179,8 @@ final class Ranks implements AutoCloseable {
     boolean kept = false;
     try {
       if (owner != null && local().stream().allMatch(Rank::intact)) {
-        local().forEach(Rank::free);
+        List<Rank> local = local();
+        RankThreads.run(local.size(), i -> local.get(i).free(), this::abort);
         kept = true;
       }
     } finally {
@@ -193,8 +194,11 @@ final class Ranks implements AutoCloseable {
   }
 
   void closeAll() {
-    closeRanks();
-    backend.close();
+    try {
+      closeRanks();
+    } finally {
+      backend.close();
+    }
   }
 
   private void closeRanks() {

@@ -1,5 +1,6 @@
 package io.nccl4j.contract;
 
+import io.nccl4j.fixtures.RankThreads;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.extension.AfterAllCallback;
@@ -35,6 +36,6 @@ final class SharedRanks implements AfterAllCallback {
       idle = List.copyOf(IDLE);
       IDLE.clear();
     }
-    idle.forEach(Ranks::closeAll);
+    RankThreads.run(idle.size(), i -> idle.get(i).closeAll());
   }
 }

@@ -34,6 +34,22 @@ class HouseRulesTest {
         .check(LIBRARY);
   }
 
+  /** The module system leaves these open, since programs may use the packages. */
+  @Test
+  void referenceAndTrainingUseNoOtherBackendOrLauncher() {
+    noClasses()
+        .that()
+        .resideInAnyPackage(
+            "io.nccl4j.reference..",
+            "io.nccl4j.internal.reference..",
+            "io.nccl4j.schedule..",
+            "io.nccl4j.training..")
+        .should()
+        .dependOnClassesThat()
+        .resideInAnyPackage("io.nccl4j.nccl..", "io.nccl4j.cuda..", "io.nccl4j.rendezvous..")
+        .check(LIBRARY);
+  }
+
   @Test
   void vagueClassNamesAreAbsent() {
     noClasses()

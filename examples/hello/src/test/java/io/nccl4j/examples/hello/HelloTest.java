@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
+import io.nccl4j.fixtures.Checkout;
 import io.nccl4j.fixtures.libraries.Driver;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.fixtures.programs.StandIn;
@@ -112,7 +113,7 @@ class HelloTest {
   }
 
   private static boolean isReference(String module) {
-    return module.contains("nccl4j-reference") || module.contains("reference" + File.separator);
+    return Path.of(module).startsWith(Checkout.ROOT.resolve("reference"));
   }
 
   @Test
