@@ -483,6 +483,35 @@ static void test_overflow(void) {
   CHECK(!(WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }
 
+/* The kernel of a single rank, which multiplies. */
+static void test_one_rank(void) {
+  static const char name[] = "_ZN12_GLOBAL__N_113oneRankReduceI13FuncPreMulSumI6__halfEEEvPvS3_mmb";
+  struct kernel_shape shape = {.grid = {1, 1, 1}, .block = {512, 1, 1}};
+  for (int by_address = 0; by_address < 2; by_address++)
+    for (int in_place = 0; in_place < 2; in_place++) {
+      uint16_t *input, *output, scalar = 0x4000; /* 2 */
+      CHECK(cudaMalloc((void **)&input, 2000) == cudaSuccess && cudaMalloc((void **)&output, 2000) == cudaSuccess);
+      for (int i = 0; i < 1000; i++) input[i] = (uint16_t)(0x3c00 + i), output[i] = 0;
+      void *to = in_place ? input : output, *from = input, *buffer;
+      size_t count = 999;
+      uint64_t argument = by_address ? (uint64_t)(uintptr_t)&scalar : scalar;
+      bool is_address = by_address;
+      void *parameters[] = {&to, &from, &count, &argument, &is_address};
+      size_t bytes = kernel_gather(name, parameters, &buffer);
+      struct kernel *kernel = kernel_new(name, &shape, buffer, bytes, 0);
+      CHECK(kernel_poll(kernel) == KERNEL_DONE);
+      kernel_free(kernel);
+      for (int i = 0; i < 999; i++) CHECK(((uint16_t *)to)[i] == 0x4000 + i);
+      CHECK(input[999] == 0x3c00 + 999 && output[999] == 0);
+      CHECK(cudaFree(input) == cudaSuccess);
+      kernel = kernel_new(name, &shape, buffer, bytes, 0);
+      CHECK(kernel_poll(kernel) == KERNEL_FAILED); /* the input is freed */
+      kernel_free(kernel);
+      free(buffer);
+      CHECK(cudaFree(output) == cudaSuccess);
+    }
+}
+
 int main(void) {
   test_collectives();
   test_pat();
@@ -497,6 +526,7 @@ int main(void) {
   test_read_only_output();
   test_threads();
   test_overflow();
+  test_one_rank();
   printf("kernels: passed\n");
   return 0;
 }

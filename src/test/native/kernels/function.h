@@ -2,11 +2,11 @@
 #ifndef NCCL4J_STANDIN_FUNCTION_H
 #define NCCL4J_STANDIN_FUNCTION_H
 
-#include <nccl.h>
+#include "../nccl/arithmetic.h"
+
 #include <stdbool.h>
 
 enum operation { ALL_GATHER, ALL_GATHER_V, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, SEND_RECV };
-enum operator { MIN_MAX, PRE_MUL_SUM, PROD, SUM, SUM_POST_DIV };
 enum algorithm { COLLNET_CHAIN, COLLNET_DIRECT, NVLS, NVLS_TREE, PAT, RING, TREE };
 /* NCCL's own numbers: a communicator has its buffers in this order. */
 enum protocol { LL, LL128, SIMPLE };

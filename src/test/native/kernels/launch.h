@@ -2,7 +2,6 @@
 #ifndef NCCL4J_STANDIN_KERNELS_LAUNCH_H
 #define NCCL4J_STANDIN_KERNELS_LAUNCH_H
 
-#include "arithmetic.h"
 #include "fiber.h"
 #include "function.h"
 #include "kernel.h"
@@ -10,11 +9,15 @@
 
 #include <stdalign.h>
 
+#define SCRATCH_BYTES 32768
+
 enum work_type { WORK_P2P, WORK_COLLECTIVE, WORK_REGISTERED, WORK_BROADCAST };
 
 /* What a block does together: works of one function. */
 struct batch {
-  enum work_type type;
+  #define SCRATCH_BYTES 32768
+
+enum work_type type;
   struct function function;
   char *works; /* copies, one after the other */
   size_t work_bytes, capacity;

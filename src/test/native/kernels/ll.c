@@ -91,17 +91,18 @@ static ptrdiff_t run_lines(struct primitives *p, const struct transfer *t, ptrdi
   char *to = operand(p, t->to, t->to_offset + done, some);
   memset(launch->values, 0, (size_t)count * data);
   if (begun) memcpy(launch->values, from, (size_t)some * p->element);
-  if (t->from == INPUT && arithmetic_prepares(&p->function))
-    arithmetic_prepare(&p->function, p->argument, launch->values, (size_t)some);
+  if (t->from == INPUT && p->function.operator == PRE_MUL_SUM)
+    arithmetic_multiply(p->function.type, p->argument, launch->values, (size_t)some);
   for (int i = 0; t->receive && i < p->receive_count; i++) {
     char *received = begun ? launch->others : launch->values;
     for (ptrdiff_t k = 0; k < count; k++)
       read_line(line_of(&p->receives[i], first + k, wide), received + (size_t)k * data, wide);
-    if (begun) arithmetic_reduce(&p->function, p->argument, launch->values, received, (size_t)some);
+    if (begun)
+      arithmetic_reduce(p->function.operator, p->function.type, p->argument, launch->values, received, (size_t)some);
     begun = true;
   }
-  if (t->finish && arithmetic_finishes(&p->function))
-    arithmetic_finish(&p->function, p->argument, launch->values, (size_t)some);
+  if (t->finish && p->function.operator == SUM_POST_DIV)
+    arithmetic_divide(p->function.type, p->argument, launch->values, (size_t)some);
   for (int i = 0; t->send && i < p->send_count; i++)
     for (ptrdiff_t k = 0; k < count; k++)
       write_line(line_of(&p->sends[i], first + k, wide), launch->values + (size_t)k * data, flag_of(&p->sends[i], wide),

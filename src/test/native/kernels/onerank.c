@@ -6,7 +6,7 @@
 #include "onerank.h"
 
 #include "../cudart/cudart.h"
-#include "arithmetic.h"
+#include "../nccl/arithmetic.h"
 
 #include <string.h>
 
@@ -62,8 +62,8 @@ void one_rank_gather(void *const *parameters, void *buffer) {
 bool one_rank_run(const char *name, const void *arguments, int device) {
   struct parameters p;
   memcpy(&p, arguments, sizeof p);
-  struct function function = {.operator = PRE_MUL_SUM, .type = type_of(name)};
-  size_t element = type_bytes(function.type), bytes = p.count * element;
+  ncclDataType_t type = type_of(name);
+  size_t element = type_bytes(type), bytes = p.count * element;
   if (!nccl4j_standin_usable(p.input, bytes, device) || !nccl4j_standin_writable(p.output, bytes, device)) return false;
   uint64_t scalar = p.argument;
   if (p.is_address) {
@@ -71,6 +71,6 @@ bool one_rank_run(const char *name, const void *arguments, int device) {
     memcpy(&scalar, (const void *)(uintptr_t)p.argument, element);
   }
   if (p.output != p.input) memmove(p.output, p.input, bytes);
-  arithmetic_prepare(&function, scalar, p.output, p.count);
+  arithmetic_multiply(type, scalar, p.output, p.count);
   return true;
 }

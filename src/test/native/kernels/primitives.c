@@ -148,8 +148,8 @@ void combine(struct primitives *p, char *const *sources, int source_count, char 
              int destination_count, ptrdiff_t count, bool prepare, bool finish) {
   struct launch *launch = p->block->launch;
   const struct function *function = &p->function;
-  prepare = prepare && arithmetic_prepares(function);
-  finish = finish && arithmetic_finishes(function);
+  prepare = prepare && function->operator == PRE_MUL_SUM;
+  finish = finish && function->operator == SUM_POST_DIV;
   if (source_count == 1 && !prepare && !finish) {
     for (int i = 0; i < destination_count; i++)
       if (destinations[i] != sources[0]) memmove(destinations[i], sources[0], (size_t)count * p->element);
@@ -160,10 +160,10 @@ void combine(struct primitives *p, char *const *sources, int source_count, char 
     size_t some = (size_t)(count - done < most ? count - done : most);
     size_t place = (size_t)done * p->element;
     memcpy(launch->values, sources[0] + place, some * p->element);
-    if (prepare) arithmetic_prepare(function, p->argument, launch->values, some);
+    if (prepare) arithmetic_multiply(function->type, p->argument, launch->values, some);
     for (int i = 1; i < source_count; i++)
-      arithmetic_reduce(function, p->argument, launch->values, sources[i] + place, some);
-    if (finish) arithmetic_finish(function, p->argument, launch->values, some);
+      arithmetic_reduce(function->operator, function->type, p->argument, launch->values, sources[i] + place, some);
+    if (finish) arithmetic_divide(function->type, p->argument, launch->values, some);
     for (int i = 0; i < destination_count; i++) memcpy(destinations[i] + place, launch->values, some * p->element);
   }
 }

@@ -42,8 +42,8 @@ struct symmetric {
   const char *name, *arguments;
   size_t bytes;
   enum symmetric_algorithm algorithm;
-  struct function function; /* for the accumulator's type */
-  ncclDataType_t type;
+  ncclDataType_t type, accumulator;
+  bool average;
   uint64_t argument;
   int rank, ranks, device;
   struct fibers *fibers;
@@ -101,14 +101,13 @@ static void parse_name(struct symmetric *launch) {
     launch->type = ncclInt8;
     return;
   }
-  bool average = begins_with(&rest, "avg_");
-  if (!average && !begins_with(&rest, "sum_")) refuse(launch->name, "its operator is unknown");
+  launch->average = begins_with(&rest, "avg_");
+  if (!launch->average && !begins_with(&rest, "sum_")) refuse(launch->name, "its operator is unknown");
   int type = 0;
   while (type < 5 && !begins_with(&rest, types[type].name)) type++;
   if (type == 5) refuse(launch->name, "its type is unknown");
   launch->type = types[type].type;
-  launch->function.operator = average ? PRE_MUL_SUM : SUM;
-  launch->function.type = average && type_bytes(launch->type) == 1 ? ncclFloat16 : ncclFloat32;
+  launch->accumulator = launch->average && type_bytes(launch->type) == 1 ? ncclFloat16 : ncclFloat32;
 }
 
 /* ---- memory of the ranks ---- */
@@ -191,14 +190,13 @@ static struct share share_of(const struct symmetric *s, int block, int index) {
 /* Reduces `count` elements of all ranks, this rank's first, and stores them at the destinations. */
 static void reduce_chunk(struct symmetric *s, char *const *sources, int source_count, char *const *destinations,
                          int destination_count, size_t count) {
-  ncclDataType_t accumulator = s->function.type;
-  struct function sum = {.operator = SUM, .type = accumulator};
+  ncclDataType_t accumulator = s->accumulator;
   arithmetic_convert(s->type, sources[0], accumulator, s->values, count);
   for (int i = 1; i < source_count; i++) {
     arithmetic_convert(s->type, sources[i], accumulator, s->others, count);
-    arithmetic_reduce(&sum, 0, s->values, s->others, count);
+    arithmetic_reduce(SUM, accumulator, 0, s->values, s->others, count);
   }
-  if (s->function.operator == PRE_MUL_SUM) arithmetic_prepare(&s->function, s->argument, s->values, count);
+  if (s->average) arithmetic_multiply(accumulator, s->argument, s->values, count);
   arithmetic_convert(accumulator, s->values, s->type, s->others, count);
   for (int i = 0; i < destination_count; i++) memcpy(destinations[i], s->others, count * type_bytes(s->type));
 }

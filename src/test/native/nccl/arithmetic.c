@@ -7,6 +7,7 @@
 #include "arithmetic.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 size_t type_bytes(ncclDataType_t type) {
@@ -23,10 +24,6 @@ size_t type_bytes(ncclDataType_t type) {
     default: return 8;
   }
 }
-
-bool arithmetic_prepares(const struct function *function) { return function->operator == PRE_MUL_SUM; }
-
-bool arithmetic_finishes(const struct function *function) { return function->operator == SUM_POST_DIV; }
 
 /* ---- small floats ---- */
 
@@ -190,19 +187,19 @@ INTEGER(long, uint64_t, int64_t)
     default: WHAT(e5m2); break;                                                                                        \
   }
 
-void arithmetic_prepare(const struct function *function, uint64_t argument, void *values, size_t count) {
+void arithmetic_multiply(ncclDataType_t type, uint64_t argument, void *values, size_t count) {
 #define MULTIPLY(NAME) NAME##_multiply(argument, values, count)
-  FOR_TYPE(function->type, MULTIPLY)
+  FOR_TYPE(type, MULTIPLY)
 }
 
-void arithmetic_reduce(const struct function *function, uint64_t argument, void *values, const void *others,
+void arithmetic_reduce(enum operator operator, ncclDataType_t type, uint64_t argument, void *values, const void *others,
                        size_t count) {
-#define REDUCE_VALUES(NAME) NAME##_reduce(function->operator, argument, values, others, count)
-  FOR_TYPE(function->type, REDUCE_VALUES)
+#define REDUCE_VALUES(NAME) NAME##_reduce(operator, argument, values, others, count)
+  FOR_TYPE(type, REDUCE_VALUES)
 }
 
-void arithmetic_finish(const struct function *function, uint64_t argument, void *values, size_t count) {
-  switch (type_bytes(function->type)) {
+void arithmetic_divide(ncclDataType_t type, uint64_t argument, void *values, size_t count) {
+  switch (type_bytes(type)) {
     case 1: byte_divide(argument, values, count); break;
     case 4: word_divide(argument, values, count); break;
     default: long_divide(argument, values, count); break;
