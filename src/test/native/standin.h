@@ -2,8 +2,8 @@
  * Functions for tests, and declarations shared by the stand-in's libraries.
  *
  * The first part is the interface for tests: faults on demand, counters, switches (see README.md). The second part is
- * private to the stand-in's libnccl, libcudart, libcuda and libnvidia-ml: live objects, streams, memory. All names start
- * with nccl4j_standin_, so that no symbol can be mistaken for NVIDIA's.
+ * private to the libraries of the stand-in and of the emulation: live objects, streams, memory. All names start with
+ * nccl4j_standin_, so that no symbol can be mistaken for NVIDIA's.
  */
 #ifndef NCCL4J_STANDIN_H
 #define NCCL4J_STANDIN_H

@@ -1,5 +1,5 @@
 /* Kernel launches of the driver API. */
-#include "../cudart/launch.h"
+#include "../runtime/launch.h"
 #include "driver.h"
 
 #include <assert.h>

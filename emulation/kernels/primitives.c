@@ -1,7 +1,7 @@
 /* What the protocols have in common: connections, their steps, and the reduction of what arrives. */
 #include "primitives.h"
 
-#include "../standin.h"
+#include "standin.h"
 
 #include <string.h>
 

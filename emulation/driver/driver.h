@@ -13,7 +13,7 @@
 #ifndef NCCL4J_STANDIN_DRIVER_H
 #define NCCL4J_STANDIN_DRIVER_H
 
-#include "../cudart/cudart.h"
+#include "cudart/cudart.h"
 
 #include <cuda.h>
 

@@ -1,5 +1,5 @@
 /* Tests of driver entry points, allocations and pools; see README.md. */
-#include "selftest.h"
+#include "selftest_driver.h"
 
 static void call_missing_function(void) {
   int (*missing)(int) = (int (*)(int))entry("cuNobodyEmulatesThis", 13000);

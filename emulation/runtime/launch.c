@@ -4,7 +4,7 @@
  */
 #include "launch.h"
 
-#include "graph.h"
+#include "cudart/graph.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * A handle names the descriptor of the memory in the process that exports it, which another process opens through
  * /proc. That needs no thread in the exporting process, and fails at once if that process or the memory is gone.
  */
-#include "memory.h"
+#include "cudart/memory.h"
 
 #include <fcntl.h>
 #include <stdio.h>

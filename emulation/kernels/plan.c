@@ -5,7 +5,7 @@
  */
 #include "launch.h"
 
-#include "../standin.h"
+#include "standin.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 #ifndef NCCL4J_STANDIN_PHYSICAL_H
 #define NCCL4J_STANDIN_PHYSICAL_H
 
-#include "../cudart/memory.h"
+#include "cudart/memory.h"
 #include "driver.h"
 
 #include <sys/types.h>

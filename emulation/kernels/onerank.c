@@ -5,8 +5,8 @@
  */
 #include "onerank.h"
 
-#include "../cudart/cudart.h"
-#include "../nccl/arithmetic.h"
+#include "cudart/cudart.h"
+#include "nccl/arithmetic.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Tests of memory that two processes share: this program starts itself again with a role. See README.md. */
-#include "selftest.h"
+#include "selftest_driver.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

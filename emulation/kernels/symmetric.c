@@ -6,7 +6,7 @@
  */
 #include "symmetric.h"
 
-#include "../cudart/cudart.h"
+#include "cudart/cudart.h"
 #include "launch.h"
 
 #include <stdio.h>

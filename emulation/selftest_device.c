@@ -1,5 +1,5 @@
 /* The self-test of device queries: the driver's answers are the runtime's, and NCCL's requirements are met. */
-#include "selftest.h"
+#include "selftest_driver.h"
 
 #include <pthread.h>
 

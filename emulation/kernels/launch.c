@@ -4,7 +4,7 @@
  */
 #include "launch.h"
 
-#include "../cudart/cudart.h"
+#include "cudart/cudart.h"
 
 #include <stdlib.h>
 #include <string.h>

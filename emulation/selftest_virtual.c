@@ -1,5 +1,5 @@
 /* Tests of virtual memory; see README.md. */
-#include "selftest.h"
+#include "selftest_driver.h"
 
 /* Whether this process may read the byte ('r'), or write it ('w'), which would end it if it may not. */
 static bool permits(char what, CUdeviceptr where) {

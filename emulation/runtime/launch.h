@@ -3,7 +3,7 @@
 #define NCCL4J_STANDIN_LAUNCH_H
 
 #include "../kernels/kernel.h"
-#include "cudart.h"
+#include "cudart/cudart.h"
 
 /* The marks in `extra`, of CUDA's public interface (CU_LAUNCH_PARAM_...). */
 #define LAUNCH_BUFFER_END ((void *)0x00)

@@ -2,7 +2,7 @@
 #ifndef NCCL4J_STANDIN_FUNCTION_H
 #define NCCL4J_STANDIN_FUNCTION_H
 
-#include "../nccl/arithmetic.h"
+#include "nccl/arithmetic.h"
 
 #include <stdbool.h>
 

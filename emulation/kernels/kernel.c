@@ -1,7 +1,7 @@
 /* Kernels by name: NCCL's, and those that tests have registered. */
 #include "kernel.h"
 
-#include "../cudart/cudart.h"
+#include "cudart/cudart.h"
 #include "launch.h"
 #include "onerank.h"
 #include "symmetric.h"

@@ -4,7 +4,7 @@
  */
 #include "release.h"
 
-#include "../cudart/cudart.h"
+#include "cudart/cudart.h"
 
 #include <dlfcn.h>
 #include <link.h>

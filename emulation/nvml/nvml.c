@@ -7,7 +7,7 @@
  */
 #include "nvml.h"
 
-#include "../standin.h"
+#include "standin.h"
 
 #include <stdio.h>
 #include <string.h>
