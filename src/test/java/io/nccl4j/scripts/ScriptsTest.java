@@ -27,6 +27,7 @@ class ScriptsTest {
   private static final Path ROOT = Path.of(System.getProperty("basedir", "."));
   private static final List<String> SCRIPTS =
       List.of(
+          "emulation/build",
           "scripts/bench",
           "scripts/bundle",
           "scripts/fetch-native",
@@ -43,7 +44,7 @@ class ScriptsTest {
   // They pass their arguments to a Java program, which the tests of the tools check.
   private static final Set<String> PROGRAMS = Set.of("scripts/all-reduce-perf", "scripts/nccl4j");
   private static final List<String> FOLDERS =
-      List.of("scripts", "scripts/lib", "scripts/lib/help", "src/test/native");
+      List.of("emulation", "scripts", "scripts/lib", "scripts/lib/help", "src/test/native");
 
   @TempDir private Path copy;
   @TempDir private Path temp;

@@ -21,7 +21,7 @@ import org.junit.jupiter.api.io.TempDir;
 /**
  * Compares all steps with those of NCCL's own functions. The functions are extracted from NCCL's
  * source, compiled for the host and run with primitives that log their calls ({@code
- * src/test/native/schedule}). Requires a checkout of NCCL 2.30 in {@code NCCL_SOURCE}, since this
+ * src/test/native/steps.cc}). Requires a checkout of NCCL 2.30 in {@code NCCL_SOURCE}, since this
  * repository contains none of its source.
  */
 class NcclSourceTest {
@@ -158,7 +158,7 @@ class NcclSourceTest {
 
   private String compile() throws IOException, InterruptedException {
     String program = folder.resolve("steps").toString();
-    Path source = Path.of(System.getProperty("basedir", "."), "src/test/native/schedule/steps.cc");
+    Path source = Path.of(System.getProperty("basedir", "."), "src/test/native/steps.cc");
     Path log = folder.resolve("log");
     Process process =
         new ProcessBuilder(

@@ -9,7 +9,7 @@ import java.util.regex.Pattern;
 /**
  * One line of the file that {@code NCCL4J_STANDIN_PLAN} names: what NCCL's planner has decided for
  * one collective on one channel of one rank. It consists of keys and values ({@code
- * src/test/native/kernels/plan.c}).
+ * kernels/plan.c}).
  */
 record PlanLine(Map<String, String> values) {
   private static final Pattern BLANK = Pattern.compile(" ");

@@ -1,6 +1,5 @@
 package io.nccl4j.contract;
 
-import io.nccl4j.fixtures.libraries.OnEmulatedNccl;
 import java.time.Duration;
 
 /**
@@ -8,7 +7,6 @@ import java.time.Duration;
  * transports and proxies are NCCL's; devices and kernels are emulated. The build sets
  * NCCL4J_STANDIN_DEVICES.
  */
-@OnEmulatedNccl
 class EmulatedNcclContractTest extends NcclContractSuite {
   @Override
   protected BackendUnderTest underTest() {

@@ -1,4 +1,4 @@
-package io.nccl4j.ffm;
+package io.nccl4j.emulation;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;

@@ -1,9 +1,8 @@
-package io.nccl4j.ffm;
+package io.nccl4j.emulation;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.fixtures.programs.EmulatedNccl;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import java.lang.ProcessBuilder.Redirect;
 import java.nio.file.Files;

@@ -5,11 +5,10 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.DataType;
 import io.nccl4j.Operation;
+import io.nccl4j.emulation.EmulatedMachine;
 import io.nccl4j.fixtures.Seed;
-import io.nccl4j.fixtures.libraries.OnEmulatedNccl;
 import io.nccl4j.fixtures.libraries.Releases;
 import io.nccl4j.fixtures.libraries.Requirement;
-import io.nccl4j.fixtures.programs.EmulatedMachine;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.nccl.VersionReport;
 import io.nccl4j.schedule.PlannedCollectives.Call;
@@ -40,7 +39,6 @@ import org.junit.jupiter.params.provider.EnumSource;
  * each launch says about channels, shares, offsets, chunks, rings and trees, and moves no data.
  * {@code -Dtest.planner.calls=} sets the number of collectives on each of the 7 communicators.
  */
-@OnEmulatedNccl
 @Timeout(600)
 class PlannerTest {
   private static final int CALLS = Integer.getInteger("test.planner.calls", 150);

@@ -1,10 +1,9 @@
-package io.nccl4j.ffm;
+package io.nccl4j.emulation;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.fixtures.libraries.OnEmulatedNccl;
 import io.nccl4j.fixtures.libraries.Requirement;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import java.io.BufferedReader;
@@ -35,7 +34,6 @@ import org.junit.jupiter.params.provider.ValueSource;
  * Loses ranks of NVIDIA's NCCL on the emulated CUDA, one process per rank: the survivors notice it,
  * leave the communicator, and continue without the lost rank.
  */
-@OnEmulatedNccl
 @Timeout(600)
 class LostRanksTest {
   private static final int RANKS = 3;
