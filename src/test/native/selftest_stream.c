@@ -84,7 +84,8 @@ static void full_queue(void) {
   OK(cudaMalloc((void **)&device, sizeof *device));
   OK(cudaLaunchHostFunc(stream, wait_for_gate, &gate));
   nccl4j_standin_queue(1);
-  OK(pthread_create(&thread, NULL, enqueues, (void *[]){device, stream, &done}));
+  void *arguments[] = {device, stream, &done}; /* declared here, since OK is a block */
+  OK(pthread_create(&thread, NULL, enqueues, arguments));
   usleep(50000);
   SAME(0, __atomic_load_n(&done, __ATOMIC_ACQUIRE));
   atomic_store(&gate, true);
