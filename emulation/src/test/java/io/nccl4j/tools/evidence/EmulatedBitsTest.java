@@ -2,8 +2,8 @@ package io.nccl4j.tools.evidence;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
-import io.nccl4j.fixtures.programs.EmulatedMachine;
-import io.nccl4j.fixtures.programs.EmulatedNccl;
+import io.nccl4j.emulation.EmulatedMachine;
+import io.nccl4j.emulation.EmulatedNccl;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashMap;
