@@ -20,7 +20,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
-import java.util.Map;
+import java.util.SequencedMap;
 import java.util.function.Consumer;
 import org.apache.logging.log4j.Logger;
 
@@ -175,7 +175,7 @@ public final class NativeLibrary {
    * @throws IOException if a folder or the loader's cache cannot be read
    */
   public List<Copy> copies() throws IOException {
-    Map<Path, Copy> copies = new LinkedHashMap<>();
+    SequencedMap<Path, Copy> copies = new LinkedHashMap<>();
     String property = System.getProperty(property());
     String named = set(property) ? property : System.getenv(variable());
     String source =
@@ -199,24 +199,30 @@ public final class NativeLibrary {
   }
 
   private List<Path> namedFiles(String value) throws IOException {
-    if (!value.contains("/")) {
-      return LibraryFolders.systemFiles(value);
-    }
     try {
       Path path = Path.of(value);
-      return Files.isDirectory(path)
-          ? fileNames.stream().map(path::resolve).toList()
-          : List.of(path);
+      if (Files.isDirectory(path)) {
+        return fileNames.stream().map(path.toAbsolutePath()::resolve).toList();
+      }
+      return value.contains("/")
+          ? List.of(path.toAbsolutePath())
+          : LibraryFolders.systemFiles(value);
     } catch (InvalidPathException e) {
       // The search names it among its attempts.
       return List.of();
     }
   }
 
-  private static void addCopy(String source, Path file, Map<Path, Copy> copies) throws IOException {
+  private static void addCopy(String source, Path file, SequencedMap<Path, Copy> copies)
+      throws IOException {
     if (Files.isRegularFile(file)) {
       Path path = file.toRealPath();
-      copies.putIfAbsent(path, new Copy(source, path, ElfFile.fault(path)));
+      Copy copy = new Copy(source, path, fault(file));
+      Copy earlier = copies.get(path);
+      // A file that is refused in one place may be loaded from another.
+      if (earlier == null || (earlier.fault() != null && copy.fault() == null)) {
+        copies.putLast(path, copy);
+      }
     }
   }
 
@@ -319,14 +325,18 @@ public final class NativeLibrary {
   }
 
   private static boolean withoutFault(String source, Path file, List<Attempt> attempts) {
-    String fault =
-        file.isAbsolute()
-            ? ElfFile.fault(file)
-            : "is in the current directory, because LD_LIBRARY_PATH has an empty or relative entry";
+    String fault = fault(file);
     if (fault != null) {
       attempts.add(new Attempt(source, file.toString(), fault, true));
     }
     return fault == null;
+  }
+
+  /** Returns why the dynamic loader must not open a file, or null. */
+  private static String fault(Path file) {
+    return file.isAbsolute()
+        ? ElfFile.fault(file)
+        : "is in the current directory, because LD_LIBRARY_PATH has an empty or relative entry";
   }
 
   private Loaded tryFolder(LibraryFolders.SearchFolder folder, List<Attempt> attempts) {

@@ -350,22 +350,67 @@ class LibrarySearchTest {
   @Test
   void copiesAreListedOnceAndInSearchOrder() throws Exception {
     Path loader = copyNccl(temp.resolve("loader"));
+    Path relative = copyNccl(temp.resolve("relative"));
+    Path wheel = copyNccl(temp.resolve("packages/nvidia/nccl/lib"));
     Path broken = Files.createDirectories(temp.resolve("conda/lib")).resolve("libnccl.so.2");
     Files.writeString(broken, "text");
     Files.createSymbolicLink(
         Files.createDirectories(temp.resolve("cuda/lib64")).resolve("libnccl.so"), loader);
     environment.put("NCCL4J_NCCL_LIBRARY", nccl.toString());
-    environment.put("LD_LIBRARY_PATH", loader.getParent() + ":/no/such/folder");
+    directory = temp;
+    environment.put("LD_LIBRARY_PATH", "relative:" + loader.getParent() + ":/no/such/folder");
+    fakePython();
     environment.put("CONDA_PREFIX", temp.resolve("conda").toString());
     environment.put("CUDA_HOME", temp.resolve("cuda").toString());
     assertEquals(
         """
         Copy[source=environment variable NCCL4J_NCCL_LIBRARY, path=%s, fault=null]
+        Copy[source=system loader, path=%s, fault=is in the current directory, because LD_LIBRARY_PATH has an empty or relative entry]
         Copy[source=system loader, path=%s, fault=null]
+        Copy[source=pip wheels of the active python3, path=%s, fault=null]
         Copy[source=environment variable CONDA_PREFIX, path=%s, fault=is not a shared library (not an ELF file)]
         """
-            .formatted(nccl, loader, broken),
+            .formatted(nccl, relative, loader, wheel, broken),
         run("copies"));
+  }
+
+  @Test
+  void copyInNamedFolderIsListedFirst() throws Exception {
+    Path named = copyNccl(temp.resolve("named"));
+    Path loader = copyNccl(temp.resolve("loader"));
+    directory = temp;
+    options.add("-Dio.nccl4j.nccl.library=named");
+    environment.put("LD_LIBRARY_PATH", loader.getParent().toString());
+    assertEquals(
+        """
+        Copy[source=system property io.nccl4j.nccl.library, path=%s, fault=null]
+        Copy[source=system loader, path=%s, fault=null]
+        """
+            .formatted(named, loader),
+        run("copies"));
+    assertEquals(loaded(named, cudart), run());
+  }
+
+  @Test
+  void copyRefusedInOnePlaceIsListedWhereItLoads() throws Exception {
+    Path first = copyNccl(temp.resolve("first"));
+    Path second = copyNccl(temp.resolve("second"));
+    directory = temp;
+    environment.put("LD_LIBRARY_PATH", "second:" + first.getParent() + ":" + second.getParent());
+    assertEquals(
+        """
+        Copy[source=system loader, path=%s, fault=null]
+        Copy[source=system loader, path=%s, fault=null]
+        """
+            .formatted(first, second),
+        run("copies"));
+  }
+
+  /** Creates a python3 whose packages are in a folder of the test. */
+  private void fakePython() throws IOException {
+    Path python = temp.resolve("bin/python3");
+    Files.writeString(python, "#!/bin/sh\necho " + temp.resolve("packages") + "\n");
+    assertTrue(python.toFile().setExecutable(true));
   }
 
   /**
@@ -411,11 +456,7 @@ class LibrarySearchTest {
       case "LD_LIBRARY_PATH" -> environment.put(source, folder.toString());
       case "CUDA_HOME" ->
           environment.put(source, Files.createSymbolicLink(temp.resolve("lib"), folder) + "/..");
-      default -> {
-        Path python = temp.resolve("bin/python3");
-        Files.writeString(python, "#!/bin/sh\necho " + temp.resolve("packages") + "\n");
-        assertTrue(python.toFile().setExecutable(true));
-      }
+      default -> fakePython();
     }
     for (String mode : List.of("nccl", "auto")) {
       String output = run(mode);
