@@ -31,7 +31,7 @@ final class ReferenceProbe {
     try (Backend backend = Backend.reference(RANKS)) {
       backend.runRanks(RANKS, ReferenceProbe::allReduce, config);
       return Optional.empty();
-    } catch (RuntimeException e) {
+    } catch (RuntimeException | Error e) {
       return Optional.of(e.toString());
     }
   }
