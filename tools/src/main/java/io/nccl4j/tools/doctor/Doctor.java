@@ -15,8 +15,12 @@ import java.util.Optional;
 
 /** The {@code doctor} command. */
 public final class Doctor {
-  // Time for everything but the two all-reduces: reading files, running python3.
-  private static final int OTHER_SECONDS = 30;
+  // The all-reduce on NCCL waits once. That on the reference may wait for an operation, then again
+  // for a thread that does not end.
+  private static final int WAITS = 3;
+  // Time for everything else: python3 may take 15 s for each library, and ending the process with
+  // the all-reduce 10 s.
+  private static final int OTHER_SECONDS = 60;
 
   private Doctor() {}
 
@@ -37,7 +41,7 @@ public final class Doctor {
 
   private static int examine(Flags flags, PrintStream out, PrintStream err) throws IOException {
     Duration timeout = Duration.ofSeconds(flags.timeout);
-    Thread watchdog = watchdog(timeout.multipliedBy(2).plusSeconds(OTHER_SECONDS), err);
+    Thread watchdog = watchdog(timeout.multipliedBy(WAITS).plusSeconds(OTHER_SECONDS), err);
     try {
       Report report = CheckRunner.of(gather(timeout), CheckRunner.CHECKS);
       if (flags.json) {
@@ -115,7 +119,10 @@ public final class Doctor {
     Optional<Path> file =
         loaded != null
             ? Optional.of(Path.of(loaded))
-            : copies.stream().findFirst().map(NativeLibrary.Copy::path);
+            : copies.stream()
+                .filter(copy -> copy.fault() == null)
+                .findFirst()
+                .map(NativeLibrary.Copy::path);
     return file.isEmpty() ? Optional.empty() : Optional.of(LibraryFile.read(file.get()));
   }
 }

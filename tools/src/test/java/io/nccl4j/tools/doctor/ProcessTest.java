@@ -151,12 +151,29 @@ class ProcessTest {
         ended.out());
   }
 
+  @Test
+  void hangingPythonDoesNotPreventReport() throws Exception {
+    Path python = Files.writeString(folder.resolve("python3"), "#!/bin/sh\nexec sleep 1000\n");
+    assertTrue(python.toFile().setExecutable(true));
+    Map<String, String> environment = standIn();
+    environment.put("PATH", folder + ":" + System.getenv("PATH"));
+    // The process is killed 5 s after the time limit.
+    environment.put(
+        "NCCL4J_CUDART_LIBRARY",
+        cudartThat("signal(15, (void *) 1); for (;;) pause();").toString());
+    FinishedProgram ended = doctor(environment, "--timeout", "1");
+    assertEquals("", ended.err());
+    assertEquals(1, ended.status(), ended.out());
+    assertTrue(hasLine(ended, "  all-reduce, reference 2 ranks, 1000 floats, OK"), ended.out());
+  }
+
   /** Compiles a library that runs a statement when it is loaded. */
   private Path cudartThat(String statement) throws IOException, InterruptedException {
     String load = "__attribute__((constructor)) void load(void)";
     Path file =
         Files.writeString(
-            folder.resolve("load.c"), "int pause(void); " + load + " { " + statement + " }");
+            folder.resolve("load.c"),
+            "int pause(void); void *signal(int, void *); " + load + " { " + statement + " }");
     Path library = folder.resolve("libcudart.so.13");
     List<String> gcc = List.of("gcc", "-shared", "-fPIC", file + "", "-o", library + "");
     assertEquals(0, FinishedProgram.run(Map.of(), gcc).status());
