@@ -145,8 +145,17 @@ final class CheckRunner {
     }
     String release = version.map(text -> text + ", ").orElse("");
     if (loaded.isEmpty()) {
-      NativeLibrary.Copy first = copies.getFirst();
-      return "%s%s (%s), not loaded".formatted(release, first.path(), first.source());
+      NativeLibrary.Copy first =
+          copies.stream()
+              .filter(copy -> copy.fault() == null)
+              .findFirst()
+              .orElseGet(copies::getFirst);
+      return "%s%s (%s), %s"
+          .formatted(
+              release,
+              first.path(),
+              first.source(),
+              first.fault() == null ? "not loaded" : "unusable: " + first.fault());
     }
     String source =
         copies.stream()

@@ -17,9 +17,12 @@ final class LibrariesCheck {
     if (ncclNotFound(state)) {
       findings.add(
           Finding.error(
-              "libnccl was not found",
-              "the NCCL backend cannot be opened",
-              remedy(NativeLibrary.NCCL)));
+                  copiesOfNccl(state).isEmpty()
+                      ? "libnccl was not found"
+                      : "no copy of libnccl can be loaded; found:",
+                  "the NCCL backend cannot be opened",
+                  remedy(NativeLibrary.NCCL))
+              .with(copiesOfNccl(state).stream().map(LibrariesCheck::describe).toList()));
     }
     state
         .ncclProblem()
@@ -51,10 +54,12 @@ final class LibrariesCheck {
     return findings;
   }
 
-  /** Returns whether no libnccl was found, although the probe may not have tried to load one. */
+  /**
+   * Returns whether no libnccl can be loaded, although the probe may not have tried to load one.
+   */
   private static boolean ncclNotFound(MachineState state) {
     return state.probe().missing().isEmpty()
-        && copiesOfNccl(state).isEmpty()
+        && copiesOfNccl(state).stream().allMatch(copy -> copy.fault() != null)
         && state.probe().mapped(NativeLibrary.NCCL).isEmpty();
   }
 
@@ -101,13 +106,19 @@ final class LibrariesCheck {
     List<String> loaded = state.probe().mapped(NativeLibrary.NCCL);
     List<NativeLibrary.Copy> copies =
         copiesOfNccl(state).stream()
-            .sorted(Comparator.comparing(copy -> !loaded.contains(copy.path().toString())))
+            .sorted(
+                Comparator.comparing(
+                        (NativeLibrary.Copy copy) -> !loaded.contains(copy.path().toString()))
+                    .thenComparing(copy -> copy.fault() != null))
             .toList();
-    if (copies.size() < 2) {
+    if (copies.size() < 2 || ncclNotFound(state)) {
       return Optional.empty();
     }
     List<String> lines = copies.stream().map(LibrariesCheck::describe).toList();
-    String title = copies.size() + " copies of libnccl were found; nccl4j uses the first:";
+    String title =
+        copies.size()
+            + " copies of libnccl were found"
+            + (state.probe().missing().isPresent() ? ":" : "; nccl4j uses the first:");
     String remedy =
         "select one for all programs: NCCL4J_NCCL_LIBRARY for nccl4j, LD_LIBRARY_PATH for others";
     boolean differ = copies.stream().map(copy -> version(copy).orElse("?")).distinct().count() > 1;

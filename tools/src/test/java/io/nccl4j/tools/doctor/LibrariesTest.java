@@ -81,6 +81,36 @@ class LibrariesTest {
   }
 
   @Test
+  void copyInUseIsTheFirstWithoutFault() {
+    NativeLibrary.Copy arm =
+        new NativeLibrary.Copy("LD", Path.of("/arm/libnccl.so.2"), "is for another processor");
+    machine.ncclCopies.addFirst(arm);
+    String usable = root.resolve("system loader/libnccl.so.2") + " (system loader)";
+    assertEquals(
+        List.of("2.30.7: " + usable, "unusable (is for another processor): /arm/libnccl.so.2 (LD)"),
+        machine.onlyFinding(LibrariesCheck::findings).details());
+    assertEquals(
+        "2.30.7, " + usable + ", not loaded",
+        CheckRunner.of(machine.state(), List.of()).found().get("libnccl"));
+  }
+
+  @Test
+  void onlyFaultyCopiesAreAnErrorWithReasons() {
+    machine.ncclCopies.clear();
+    Path arm = Path.of("/arm/libnccl.so.2");
+    machine.ncclCopies.add(new NativeLibrary.Copy("LD", arm, "is for another processor"));
+    Finding finding = machine.onlyFinding(LibrariesCheck::findings);
+    assertEquals(Severity.ERROR, finding.severity());
+    assertEquals("no copy of libnccl can be loaded; found:", finding.title());
+    assertEquals(
+        List.of("unusable (is for another processor): /arm/libnccl.so.2 (LD)"), finding.details());
+    machine.versions.clear();
+    assertEquals(
+        "/arm/libnccl.so.2 (LD), unusable: is for another processor",
+        CheckRunner.of(machine.state(), List.of()).found().get("libnccl"));
+  }
+
+  @Test
   void twoLoadedCopiesAreAWarning() {
     machine.mapped.put("nccl", List.of("/a/libnccl.so.2", "/b/libnccl.so.2"));
     Finding finding = machine.onlyFinding(LibrariesCheck::findings);
