@@ -21,8 +21,8 @@ public final class OptionValue {
   private OptionValue() {}
 
   /**
-   * Adds the conversions of option types: integers as C's strtol reads them, long integers as
-   * {@link ByteSize}, bandwidths and latencies. Enum names may be in upper or lower case.
+   * Adds the conversions of option types: decimal integers, long integers as {@link ByteSize},
+   * bandwidths and latencies. Enum names may be in upper or lower case.
    *
    * @param line the command
    * @return the same command
@@ -58,11 +58,9 @@ public final class OptionValue {
         });
   }
 
-  /** As C's strtol: also hexadecimal after 0x and octal after 0, with a plus sign or blanks. */
   private static Integer whole(String text) {
     try {
-      // Integer.decode also takes #10 for a hexadecimal number.
-      return Integer.decode(text.strip().replace('#', '?'));
+      return Integer.valueOf(text.strip());
     } catch (NumberFormatException e) {
       throw new IllegalArgumentException("'" + text + "' is not a whole number", e);
     }

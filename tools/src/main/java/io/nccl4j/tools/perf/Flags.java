@@ -257,9 +257,21 @@ final class Flags {
         OptionValue.convert(new CommandLine(flags))
             .setOverwrittenOptionsAllowed(true)
             .setAbbreviatedOptionsAllowed(true);
+    OptionValue.convert(line, int.class, Flags::whole);
+    OptionValue.convert(line, Integer.class, Flags::whole);
     OptionValue.convert(line, Operators.class, text -> new Operators(named(Operator.class, text)));
     OptionValue.convert(line, Types.class, text -> new Types(named(ElementType.class, text)));
     return line;
+  }
+
+  /** As C's strtol: also hexadecimal after 0x and octal after 0, with a plus sign or blanks. */
+  private static Integer whole(String text) {
+    try {
+      // Integer.decode also takes #10 for a hexadecimal number.
+      return Integer.decode(text.strip().replace('#', '?'));
+    } catch (NumberFormatException e) {
+      throw new IllegalArgumentException("'" + text + "' is not a whole number", e);
+    }
   }
 
   /** Returns the constant with a name in upper or lower case, or all for {@code all}. */

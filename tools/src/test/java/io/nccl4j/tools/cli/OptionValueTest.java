@@ -56,9 +56,9 @@ class OptionValueTest {
 
   @Test
   void valuesAreConverted() {
-    Flags flags = parsed("-n", "-1", "--list", "1,0x10", "--size", "2K", "--colour", "green");
+    Flags flags = parsed("-n", "-1", "--list", "1,010", "--size", "2K", "--colour", "green");
     assertEquals(-1, flags.number);
-    assertEquals(List.of(1, 16), flags.list);
+    assertEquals(List.of(1, 10), flags.list);
     assertEquals(2048, flags.size);
     assertEquals(Colour.GREEN, flags.colour);
   }
@@ -72,6 +72,7 @@ class OptionValueTest {
           --number=-2   | -n is -2; it must be from -1 to 4
           --list 1,0    | --list is 0; it must be 1 or more
           -n one        | 'one' is not a whole number
+          -n 0x1        | '0x1' is not a whole number
           -n 1.0        | '1.0' is not a whole number
           --size big    | 'big' is not a size: a number of bytes, optionally with K, M or G (1024-based)
           --colour blue | expected one of [RED, GREEN] (case-insensitive) but was 'blue'
