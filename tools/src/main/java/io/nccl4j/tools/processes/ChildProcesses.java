@@ -122,8 +122,10 @@ public final class ChildProcesses implements AutoCloseable {
     return exited ? OptionalInt.of(process.exitValue()) : OptionalInt.empty();
   }
 
-  /** Terminates all running processes, by force with their descendants after a time-out. */
+  /** Terminates all running processes, by force after a time-out, then their descendants. */
   private synchronized void terminate() {
+    // Those of a process that has exited cannot be found any more.
+    List<ProcessHandle> descendants = processes.stream().flatMap(Process::descendants).toList();
     // Process.destroy would also close the pipes, with unread output.
     processes.stream().filter(Process::isAlive).forEach(process -> process.toHandle().destroy());
     long deadline = System.nanoTime() + TERMINATION_TIMEOUT.toNanos();
@@ -133,6 +135,7 @@ public final class ChildProcesses implements AutoCloseable {
         process.toHandle().destroyForcibly();
       }
     }
+    descendants.forEach(ProcessHandle::destroyForcibly);
     // One that hangs in a driver cannot be killed, and a child may keep a pipe open.
     long end = System.nanoTime() + TERMINATION_TIMEOUT.toNanos();
     processes.forEach(process -> hasExited(process, end - System.nanoTime()));
@@ -158,7 +161,11 @@ public final class ChildProcesses implements AutoCloseable {
     }
   }
 
-  private void closeAtExit() {
+  private synchronized void closeAtExit() {
+    if (folder == null) {
+      // It could not be created, so there are no processes either.
+      return;
+    }
     try {
       close();
     } catch (IOException e) {

@@ -10,13 +10,16 @@ import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.PrintStream;
 import java.io.Writer;
+import java.lang.ProcessBuilder.Redirect;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
@@ -141,17 +144,37 @@ class ProcessesTest {
   }
 
   @Test
+  void descendantOfTerminatedProcessIsKilled() throws Exception {
+    Path pipe = folder.resolve("pipe");
+    assertEquals(0, new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor());
+    List<String> command = List.of("sh", "-c", "sleep 1000 > " + pipe + " & wait");
+    try (ChildProcesses children = new ChildProcesses("processes-test")) {
+      children.start(command, Map.of("PATH", "/usr/bin:/bin"), Redirect.DISCARD, Redirect.DISCARD);
+      try (InputStream output = Files.newInputStream(pipe)) {
+        children.close();
+        // The pipe ends with the last process that has it open.
+        assertEquals(-1, output.read());
+      }
+    }
+  }
+
+  @Test
+  void missingTemporaryFolderIsTheOnlyError() throws Exception {
+    Path none = folder.resolve("none");
+    Process starting = starts(none);
+    try (BufferedReader output = starting.inputReader()) {
+      List<String> errors = output.lines().filter(line -> line.startsWith("Exception")).toList();
+      assertEquals(1, errors.size(), errors.toString());
+      assertTrue(errors.getFirst().contains("NoSuchFileException: " + none), errors.toString());
+      assertEquals(1, starting.waitFor());
+    } finally {
+      starting.destroyForcibly();
+    }
+  }
+
+  @Test
   void signalDuringStartLeavesNothingBehind() throws Exception {
-    Process starting =
-        new ProcessBuilder(
-                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                "-Djava.io.tmpdir=" + folder,
-                "--class-path",
-                String.join(File.pathSeparator, "target/classes", "target/test-classes"),
-                Starts.class.getName(),
-                folder.toString())
-            .redirectErrorStream(true)
-            .start();
+    Process starting = starts(folder);
     try (BufferedReader output = starting.inputReader()) {
       assertEquals("rank 0: up", output.readLine());
       // Process.destroy would close the pipe.
@@ -164,6 +187,19 @@ class ProcessesTest {
       started().forEach(ProcessHandle::destroyForcibly);
     }
     assertArrayEquals(new String[0], folder.toFile().list());
+  }
+
+  /** Starts {@link Starts} in its own Java. */
+  private Process starts(Path temporary) throws IOException {
+    return new ProcessBuilder(
+            Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+            "-Djava.io.tmpdir=" + temporary,
+            "--class-path",
+            String.join(File.pathSeparator, "target/classes", "target/test-classes"),
+            Starts.class.getName(),
+            folder.toString())
+        .redirectErrorStream(true)
+        .start();
   }
 
   private Stream<ProcessHandle> started() {
