@@ -11,9 +11,6 @@ import java.util.SplittableRandom;
  * around. Floats have a random mantissa and magnitude and are not NaN, infinite or zero.
  */
 final class Inputs {
-  /** One operation, rounded once, has the same result in any order. */
-  private static final int MAX_RANKS_IN_ANY_ORDER = 2;
-
   private Inputs() {}
 
   /** Returns the input of one rank, whose reduction depends on the order of the ranks. */
@@ -22,12 +19,12 @@ final class Inputs {
   }
 
   /**
-   * Returns the input of one rank, whose reduction is the same in any order: for an average, a
-   * pre-multiplied sum or more than two ranks, floats are small even numbers, exact in every type
-   * and at every step.
+   * Returns the input of one rank of at most two, whose reduction is the same in any order: one
+   * operation, rounded once. For an average or a pre-multiplied sum, floats are small even numbers,
+   * exact in every type and at every step.
    */
   static MemorySegment orderIndependent(Call call, int rank) {
-    return of(call, rank, call.combine().scales() || call.ranks() > MAX_RANKS_IN_ANY_ORDER);
+    return of(call, rank, call.combine().scales());
   }
 
   private static MemorySegment of(Call call, int rank, boolean small) {

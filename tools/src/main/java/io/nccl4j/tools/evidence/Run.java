@@ -16,8 +16,6 @@ import java.util.Set;
  * @param steps the steps so far, in the order of the plan
  */
 record Run(String date, String build, boolean quick, Machine machine, List<Outcome> steps) {
-  private static final Long FORMAT = 4L;
-
   private static final Set<Outcome.Status> UNFINISHED =
       EnumSet.of(Outcome.Status.RUNNING, Outcome.Status.NOT_RUN, Outcome.Status.TIMED_OUT);
 
@@ -55,7 +53,6 @@ record Run(String date, String build, boolean quick, Machine machine, List<Outco
 
   Map<String, Object> tree() {
     return JsonTree.object(
-        "format", FORMAT,
         "date", date,
         "build", build,
         "quick", quick,
