@@ -38,7 +38,7 @@ import picocli.CommandLine.Parameters;
     header = "Tests and measures nccl4j on the GPUs of this machine.",
     description = {
       "Writes OUT/evidence.json, OUT/evidence.md and OUT/evidence.log, the output of all programs.",
-      "Creates OUT if it does not exist, and replaces the evidence in it."
+      "Creates OUT if it does not exist. OUT must not have the evidence of an earlier run."
     },
     footer = {
       "",
@@ -130,6 +130,10 @@ public final class EvidenceCommand {
     if (Files.exists(folder) && !Files.isDirectory(folder)) {
       throw new IllegalArgumentException("OUT is " + folder + ", which is not a directory");
     }
+    if (Files.exists(folder.resolve("evidence.json"))) {
+      throw new IllegalArgumentException(
+          "OUT is " + folder + ", which has the evidence of an earlier run; name another folder");
+    }
     try {
       Files.createDirectories(folder);
     } catch (IOException e) {
@@ -139,9 +143,6 @@ public final class EvidenceCommand {
 
   private int collect() throws IOException {
     check();
-    for (String name : List.of("evidence.json", "evidence.md", "evidence.log")) {
-      Files.deleteIfExists(folder.resolve(name));
-    }
     Path work = Files.createTempDirectory("nccl4j-evidence");
     try (OutputStream log = Files.newOutputStream(folder.resolve("evidence.log"))) {
       StepRunner runner = new StepRunner(work, log);

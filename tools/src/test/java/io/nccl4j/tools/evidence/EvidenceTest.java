@@ -65,14 +65,28 @@ class EvidenceTest {
   }
 
   @Test
-  void runReplacesEarlierEvidence() throws IOException, InterruptedException {
+  void earlierEvidenceIsKept() throws IOException, InterruptedException {
     Map<String, String> build = Map.of("NCCL4J_BUILD", "1.0, commit aaa");
     FinishedProgram first = run(build, "--quick", "--steps", "cross-check");
     assertEquals(0, first.status(), first.output());
     assertEquals("1.0, commit aaa", json().get("build"));
     assertEquals("passed", steps("status").get("cross-check-one-process"));
+    Path out = folder.resolve("out");
+    String page = Files.readString(out.resolve("evidence.md"));
     FinishedProgram second = run(Map.of(), "--quick", "--steps", "bandwidth-all-reduce");
-    assertEquals(0, second.status(), second.output());
+    assertEquals(2, second.status(), second.output());
+    assertEquals(
+        "evidence: OUT is %s, which has the evidence of an earlier run; name another folder; see --help"
+            .formatted(out),
+        second.lastLine());
+    assertEquals("1.0, commit aaa", json().get("build"));
+    assertEquals(page, Files.readString(out.resolve("evidence.md")));
+  }
+
+  @Test
+  void bandwidthTableIsOnThePage() throws IOException, InterruptedException {
+    FinishedProgram ended = run(Map.of(), "--quick", "--steps", "bandwidth-all-reduce");
+    assertEquals(0, ended.status(), ended.output());
     assertEquals(Map.of("device", "passed", "bandwidth-all-reduce", "passed"), steps("status"));
     String page = Files.readString(folder.resolve("out/evidence.md"));
     assertTrue(page.contains("    4096          1024     float     sum"), page);
