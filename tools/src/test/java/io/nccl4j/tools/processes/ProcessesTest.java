@@ -148,13 +148,14 @@ class ProcessesTest {
     Path pipe = folder.resolve("pipe");
     assertEquals(0, new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor());
     List<String> command = List.of("sh", "-c", "sleep 1000 > " + pipe + " & wait");
+    InputStream output;
     try (ChildProcesses children = new ChildProcesses("processes-test")) {
       children.start(command, Map.of("PATH", "/usr/bin:/bin"), Redirect.DISCARD, Redirect.DISCARD);
-      try (InputStream output = Files.newInputStream(pipe)) {
-        children.close();
-        // The pipe ends with the last process that has it open.
-        assertEquals(-1, output.read());
-      }
+      output = Files.newInputStream(pipe);
+    }
+    try (output) {
+      // The pipe ends with the last process that has it open.
+      assertEquals(-1, output.read());
     }
   }
 
