@@ -350,12 +350,7 @@ final class EvidencePlan {
   }
 
   private String suite() {
-    return "io.nccl4j.contract."
-        + switch (machine.libraries()) {
-          case NVIDIA -> "NcclContractTest";
-          case EMULATED_CUDA -> "EmulatedNcclContractTest";
-          case STAND_IN -> "StandInContractTest";
-        };
+    return "io.nccl4j.contract." + (machine.standIn() ? "StandIn" : "Nccl") + "ContractTest";
   }
 
   /** Returns the number of ranks for a title; it is unknown on a machine without a GPU. */

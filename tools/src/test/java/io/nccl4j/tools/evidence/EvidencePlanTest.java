@@ -222,10 +222,7 @@ class EvidencePlanTest {
         assertEquals(gpu.get(step.name()).impossible(), step.impossible());
         assertEquals(gpu.get(step.name()).deadline().multipliedBy(5), step.deadline());
         for (int i = 0; i < step.commands().size(); i++) {
-          List<String> words =
-              step.commands().get(i).words().stream()
-                  .map(word -> word.replace("contract.Emulated", "contract."))
-                  .toList();
+          List<String> words = step.commands().get(i).words();
           List<String> expected = new ArrayList<>(gpu.get(step.name()).commands().get(i).words());
           int deadline = expected.indexOf("--deadline") + 1;
           if (deadline > 0) {
