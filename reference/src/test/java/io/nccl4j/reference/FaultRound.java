@@ -1,6 +1,5 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -14,7 +13,6 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
-import org.apache.logging.log4j.LogManager;
 
 /** One job of a {@link FaultCampaign}: starts its ranks, injects a fault, and checks the output. */
 final class FaultRound {
@@ -100,12 +98,6 @@ final class FaultRound {
   }
 
   private Process start(int rank) throws IOException {
-    String classPath =
-        String.join(
-            File.pathSeparator,
-            RankProcesses.location(InitBootstrap.class),
-            RankProcesses.location(FaultCampaignRank.class),
-            RankProcesses.location(LogManager.class));
     return new ProcessBuilder(
             Path.of(System.getProperty("java.home"), "bin", "java").toString(),
             "-XX:TieredStopAtLevel=1",
@@ -113,7 +105,7 @@ final class FaultRound {
             "-Xmx256m",
             "-Dlog4j2.simplelogLevel=WARN",
             "-cp",
-            classPath,
+            RankProcesses.classPath(),
             FaultCampaignRank.class.getName(),
             Integer.toString(rank),
             Integer.toString(plan.ranks()),

@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import io.nccl4j.internal.util.Deadline;
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -17,7 +16,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
-import org.apache.logging.log4j.LogManager;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -83,12 +81,6 @@ class FileDescriptorsTest {
   }
 
   private static Process start(String kind, Path errors) throws IOException {
-    String classPath =
-        String.join(
-            ":",
-            RankProcesses.location(InitBootstrap.class),
-            RankProcesses.location(ListeningProcess.class),
-            RankProcesses.location(LogManager.class));
     return new ProcessBuilder(
             "bash",
             "-c",
@@ -100,7 +92,7 @@ class FileDescriptorsTest {
             "-Dlog4j2.simplelogLevel=WARN",
             "-Dio.nccl4j.pendingConnections=1000",
             "-cp",
-            classPath,
+            RankProcesses.classPath(),
             ListeningProcess.class.getName(),
             kind)
         .redirectError(errors.toFile())

@@ -26,7 +26,6 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
-import org.apache.logging.log4j.LogManager;
 import org.junit.jupiter.api.Test;
 
 /** Ranks that are refused since they join late, twice, or with arguments that differ. */
@@ -60,11 +59,7 @@ class JoinFaultsTest {
         new ProcessBuilder(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                 "-cp",
-                String.join(
-                    ":",
-                    RankProcesses.location(InitBootstrap.class),
-                    RankProcesses.location(IdMaker.class),
-                    RankProcesses.location(LogManager.class)),
+                RankProcesses.classPath(),
                 IdMaker.class.getName())
             .start();
     String hex;

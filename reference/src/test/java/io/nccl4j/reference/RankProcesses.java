@@ -3,8 +3,8 @@ package io.nccl4j.reference;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.UniqueId;
-import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
@@ -17,10 +17,11 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.apache.logging.log4j.LogManager;
 
 /** Processes with ranks of a communicator, whose id this process has created. */
-final class RankProcesses implements AutoCloseable {
+public final class RankProcesses implements AutoCloseable {
   private static final Duration LIMIT = Duration.ofSeconds(45);
 
   private final List<Process> processes = new ArrayList<>();
@@ -64,12 +65,6 @@ final class RankProcesses implements AutoCloseable {
 
   /** Starts one process. */
   void start(String id, int size, IntStream ranks, String program, String argument) {
-    String classPath =
-        String.join(
-            File.pathSeparator,
-            location(InitBootstrap.class),
-            location(RankProcess.class),
-            location(LogManager.class));
     try {
       Process process =
           new ProcessBuilder(
@@ -82,7 +77,7 @@ final class RankProcesses implements AutoCloseable {
                   "-Xmx256m",
                   "-Dlog4j2.simplelogLevel=WARN",
                   "-cp",
-                  classPath,
+                  classPath(),
                   RankProcess.class.getName(),
                   id,
                   Integer.toString(size),
@@ -101,8 +96,15 @@ final class RankProcesses implements AutoCloseable {
     }
   }
 
+  /** Returns the class path of a process: the tests, the reference, nccl4j and Log4j's API. */
+  public static String classPath() {
+    return Stream.of(RankProcess.class, ReferenceBackend.class, Backend.class, LogManager.class)
+        .map(RankProcesses::location)
+        .collect(Collectors.joining(File.pathSeparator));
+  }
+
   /** Returns the location of a class: a folder of classes, or a JAR file. */
-  static String location(Class<?> type) {
+  private static String location(Class<?> type) {
     String name = type.getName().replace('.', '/') + ".class";
     String url = type.getResource("/" + name).toString();
     String root = url.substring(0, url.length() - name.length() - 1);

@@ -1,14 +1,13 @@
 package io.nccl4j.internal.reference.transport;
 
+import io.nccl4j.reference.RankProcesses;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.net.URI;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.logging.log4j.LogManager;
 
 /**
  * A child process of {@link SharedMemoryLinkTest}: rank 1, which opens two links to rank 0 and
@@ -61,21 +60,9 @@ public final class LinkPeer {
     List<String> command = new ArrayList<>(List.of("sh", "-c", before + " exec \"$0\" \"$@\""));
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(List.of("-Xlog:disable", "-cp"));
-    command.add(folder(SharedMemoryLink.class) + ":" + folder(main) + ":" + log4j());
+    command.add(RankProcesses.classPath());
     command.add(main.getName());
     command.addAll(List.of(arguments));
     return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
-  }
-
-  private static Path folder(Class<?> type) {
-    String name = "/" + type.getName().replace('.', '/') + ".class";
-    String found = type.getResource(name).toString();
-    return Path.of(URI.create(found.substring(0, found.length() - name.length() + 1)));
-  }
-
-  private static Path log4j() {
-    return Path.of(
-        URI.create(
-            LogManager.class.getProtectionDomain().getCodeSource().getLocation().toString()));
   }
 }
