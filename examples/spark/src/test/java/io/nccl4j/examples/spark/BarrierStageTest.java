@@ -63,7 +63,9 @@ class BarrierStageTest {
         discovery, "#!/bin/sh\necho '{\"name\": \"gpu\", \"addresses\": [\"2\", \"3\"]}'\n");
     Files.setPosixFilePermissions(discovery, PosixFilePermissions.fromString("rwx------"));
     Flags flags = new Flags();
-    new CommandLine(flags).parseArgs("--master", "local-cluster[2,2,1024]");
+    new CommandLine(flags)
+        .setCaseInsensitiveEnumValuesAllowed(true)
+        .parseArgs("--master", "local-cluster[2,2,1024]");
     SparkConf settings =
         Cluster.settings(flags)
             .set("spark.worker.resource.gpu.amount", "2")

@@ -21,7 +21,9 @@ class StoppedContextTest {
   @Timeout(value = 2, unit = TimeUnit.MINUTES)
   void jobFailsIfSparkStopsBeforeRanksStart() throws InterruptedException {
     Flags flags = new Flags();
-    new CommandLine(flags).parseArgs("--master", "local[1]");
+    new CommandLine(flags)
+        .setCaseInsensitiveEnumValuesAllowed(true)
+        .parseArgs("--master", "local[1]");
     SparkConf settings =
         Cluster.settings(flags)
             .set("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1h");
