@@ -3,8 +3,10 @@ package io.nccl4j.reference;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import io.nccl4j.fixtures.libraries.OnStandIn;
-import io.nccl4j.fixtures.programs.ChildJvm;
+import io.nccl4j.fixtures.libraries.Requirement;
+import io.nccl4j.fixtures.programs.FinishedProgram;
 import java.util.List;
+import java.util.Map;
 import java.util.function.Predicate;
 import org.junit.jupiter.api.Test;
 
@@ -35,11 +37,20 @@ class ForgottenOnNcclTest {
 
   /** Runs the program in a child process and returns the reports that it printed. */
   private static List<String> run(boolean closes, int reports) throws Exception {
-    String output =
-        ChildJvm.run(
-            ForgottenOwners.class, List.of(), Boolean.toString(closes), Integer.toString(reports));
+    FinishedProgram ended =
+        FinishedProgram.run(
+            Map.of(
+                "NCCL4J_NCCL_LIBRARY", Requirement.library("nccl").toString(),
+                "NCCL4J_CUDART_LIBRARY", Requirement.library("cudart").toString(),
+                "NCCL4J_STANDIN_DEVICES", "2"),
+            FinishedProgram.java(
+                ForgottenOwners.class.getName(),
+                Boolean.toString(closes),
+                Integer.toString(reports)));
+    assertEquals(0, ended.status(), ended.output());
     String prefix = "reported: ";
-    return output
+    return ended
+        .out()
         .lines()
         .filter(line -> line.startsWith(prefix))
         .map(line -> line.substring(prefix.length()))

@@ -15,9 +15,9 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.fixtures.libraries.Requirement;
 import io.nccl4j.fixtures.libraries.StandIn;
+import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclConfig;
-import java.io.File;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
@@ -153,20 +153,17 @@ class MixedBackendsTest {
 
   private static Process start(String target, int rank, int size, String backend)
       throws IOException {
-    List<String> command = new ArrayList<>();
-    command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-    command.add("--enable-native-access=ALL-UNNAMED");
-    command.add("-XX:TieredStopAtLevel=1");
-    for (String label : List.of("nccl", "cudart")) {
-      command.add("-Dio.nccl4j." + label + ".library=" + Requirement.library(label));
-    }
-    command.add("-cp");
-    command.add(
-        System.getProperty("java.class.path")
-            + File.pathSeparator
-            + System.getProperty("jdk.module.path", ""));
-    command.add(MixedRank.class.getName());
-    command.addAll(List.of(target, "" + rank, "" + size, backend, "" + TIMEOUT.toSeconds()));
+    List<String> command =
+        FinishedProgram.java(
+            "-XX:TieredStopAtLevel=1",
+            "-Dio.nccl4j.nccl.library=" + Requirement.library("nccl"),
+            "-Dio.nccl4j.cudart.library=" + Requirement.library("cudart"),
+            MixedRank.class.getName(),
+            target,
+            "" + rank,
+            "" + size,
+            backend,
+            "" + TIMEOUT.toSeconds());
     return new ProcessBuilder(command).redirectErrorStream(true).start();
   }
 }

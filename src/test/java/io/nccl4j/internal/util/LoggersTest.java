@@ -3,10 +3,8 @@ package io.nccl4j.internal.util;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.fixtures.programs.ChildJvm;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import java.io.File;
-import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -54,6 +52,8 @@ class LoggersTest {
 
   @Test
   void interruptedThreadGetsALogger() throws Exception {
-    assertEquals("found true", ChildJvm.run(InterruptedProgram.class, List.of()).strip());
+    FinishedProgram ended =
+        FinishedProgram.run(Map.of(), FinishedProgram.java(InterruptedProgram.class.getName()));
+    assertEquals("found true", ended.out().strip(), ended.err());
   }
 }

@@ -73,9 +73,6 @@ final class EvidencePlan {
   /** Enough to read all libraries, including Python's, from a cold disk. */
   private static final int FIRST_SECONDS = 40;
 
-  /** How many times as long as on a GPU a step may take on processors, which may be busy. */
-  private static final int EMULATION_FACTOR = 5;
-
   /** At least three, so that the order matters; a power of two, so that averages are exact. */
   private static final int PREDICTED_RANKS = 4;
 
@@ -165,17 +162,8 @@ final class EvidencePlan {
     steps.add(contractOfProcesses(25));
     String noGpu = "the first step found no usable GPU";
     return steps.stream()
-        .map(
-            step ->
-                machine.usable()
-                    ? step.withDeadline(step.deadline().multipliedBy(factor()))
-                    : Step.notPossible(step.name(), step.title(), noGpu))
+        .map(step -> machine.usable() ? step : Step.notPossible(step.name(), step.title(), noGpu))
         .toList();
-  }
-
-  /** Returns how many times as long as on a GPU the steps may take. */
-  private int factor() {
-    return machine.libraries() == Libraries.EMULATED_CUDA ? EMULATION_FACTOR : 1;
   }
 
   private static Step step(String name, String title, int seconds, Step.Command... commands) {
@@ -278,7 +266,7 @@ final class EvidencePlan {
     List<String> python = new ArrayList<>();
     python.addAll(List.of("" + python3.orElse(null), work.resolve(Interop.SCRIPT).toString()));
     python.addAll(List.of("--id", id, "--rank", "1", "--size", "2"));
-    python.addAll(List.of("--deadline", "" + seconds * factor()));
+    python.addAll(List.of("--deadline", "" + seconds));
     python.addAll(List.of("--nccl", machine.ncclLibrary(), "--cudart", machine.cudartLibrary()));
     return step(
             name,

@@ -240,7 +240,7 @@ class ReportTest {
 
   @Test
   void badArgumentsReturnStatusTwo() {
-    for (String args : List.of("--nonsense", "--timeout 0", "--timeout x")) {
+    for (String args : List.of("--unknown", "--timeout 0", "--timeout x")) {
       ByteArrayOutputStream printed = new ByteArrayOutputStream();
       ByteArrayOutputStream complaint = new ByteArrayOutputStream();
       PrintStream out = new PrintStream(printed, true, StandardCharsets.UTF_8);
