@@ -16,13 +16,6 @@ import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
-import io.nccl4j.fixtures.libraries.OnStandIn;
-import io.nccl4j.nccl.NcclBackend;
-import io.nccl4j.nccl.NcclCommunicator;
-import io.nccl4j.nccl.NcclConfig;
-import io.nccl4j.nccl.WaitSignal;
-import io.nccl4j.nccl.Window;
-import io.nccl4j.nccl.WindowOption;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
@@ -42,7 +35,6 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -346,52 +338,5 @@ class SnippetsTest {
       stream.synchronize();
     }
     assertHas(2, weight);
-  }
-
-  @Nested
-  @OnStandIn
-  class OnNccl {
-    @Test
-    void ncclBackend() {
-      try (Backend backend = Backend.nccl()) {
-        UniqueId id = backend.newUniqueId();
-        NcclBackend nccl = NcclBackend.of(backend);
-        NcclConfig config = NcclConfig.defaults().withMaxCtas(8);
-        try (Communicator comm = nccl.newCommunicator(id, worldSize, rank, config);
-            Stream stream = comm.newStream();
-            Buffer buffer = nccl.newRegistrableBuffer(comm.device(), DataType.FLOAT32, 1024)) {
-          comm.allReduce(buffer, buffer, ReduceOp.SUM, stream);
-          stream.synchronize();
-        }
-      }
-    }
-
-    @Test
-    void ncclCommunicator() {
-      try (Backend backend = Backend.nccl()) {
-        backend.runRanks(
-            2,
-            comm -> {
-              int next = 1 - comm.rank();
-              int previous = next;
-              float[] values = {comm.rank(), 7};
-              try (Stream stream = comm.newStream();
-                  Buffer buffer =
-                      NcclBackend.of(backend)
-                          .newRegistrableBuffer(comm.rank(), DataType.FLOAT32, 2)) {
-                buffer.copyFromAsync(values, stream);
-                NcclCommunicator nccl = NcclCommunicator.of(comm);
-                try (Window window = nccl.registerWindow(buffer, WindowOption.SYMMETRIC)) {
-                  nccl.putSignal(
-                      buffer.slice(0, 1), next, window, 1, stream); // to element 1 of next
-                  nccl.waitSignal(List.of(new WaitSignal(previous, 1)), stream);
-                  stream.synchronize();
-                }
-                buffer.copyTo(values, stream);
-              }
-              assertArrayEquals(new float[] {comm.rank(), previous}, values);
-            });
-      }
-    }
   }
 }
