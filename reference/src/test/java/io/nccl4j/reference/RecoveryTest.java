@@ -349,11 +349,13 @@ class RecoveryTest {
     assertEquals(callers, thrown.size());
   }
 
-  /** The rank that gives up first must not do so before the other has seen its set. */
-  @Test
-  void rankThatNeedsNoOtherDoesNotContinueAfterDisagreement() {
+  /** The rank that gives up first must not do so before the others have seen its set. */
+  @ParameterizedTest
+  @CsvSource({"SHARED_MEMORY, 1 2 3, 2 3, -, -", "ONE_PROCESS, 3, 2 3, 3, -"})
+  void everyRankLearnsOfDisagreementEachTime(
+      Place place, String first, String second, String third, String fourth) {
     for (int round = 0; round < 100; round++) {
-      nobodyContinuesIfSurvivorsDisagree(Place.SHARED_MEMORY, "1 2 3", "2 3", "-", "-");
+      nobodyContinuesIfSurvivorsDisagree(place, first, second, third, fourth);
     }
   }
 

@@ -39,7 +39,6 @@ import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.BooleanSupplier;
-import java.util.stream.IntStream;
 
 /**
  * This process's part of a communicator: its ranks, the state of the ranks of other processes, and
@@ -68,6 +67,8 @@ public final class CommunicatorState
   private final RemoteProcess[] remoteProcesses;
   private final LinkTable links;
   private final Bootstraps bootstraps;
+  // Held while the state of a shrink of a rank of this process changes.
+  private final Object shrinks = new Object();
   private final AtomicReference<RankFailure> failure = new AtomicReference<>();
   private final DirectSync directSync;
   private final boolean allShareMemory;
@@ -496,11 +497,10 @@ public final class CommunicatorState
    * learns that it is excluded, whichever of the two was first. An excluded rank that answers was
    * probably excluded by mistake, and is given time to shrink too.
    */
-  void announceShrink(RankState self, Participant participant) {
-    announceShrink(self);
+  void beginShrink(RankState self, BitSet excluded, Participant participant) {
+    setShrink(self, RankState.ShrinkPhase.PENDING, excluded);
     long timeout = participant.deadline().timeout().toNanos();
     Deadline grace = Deadline.after(Duration.ofNanos(Math.min(EXPLANATION_NANOS, timeout / 4)));
-    BitSet excluded = self.shrink().excluded();
     Deadline own = Deadline.after(OWN_PAUSE);
     List<BooleanSupplier> acknowledged = new ArrayList<>();
     for (int rank = excluded.nextSetBit(0); rank >= 0; rank = excluded.nextSetBit(rank + 1)) {
@@ -523,10 +523,15 @@ public final class CommunicatorState
             () -> new Bootstrap.MissingRanks(describe(excluded) + " did not answer", excluded));
   }
 
-  /** Notifies all ranks of a change of a rank's shrink. */
-  void announceShrink(RankState self) {
-    // First, since a rank that learns of this shrink may give up its own, which is then unknown.
-    bootstraps.check();
+  /** Sets the state of the shrink of a rank of this process, and notifies all ranks of it. */
+  void setShrink(RankState self, RankState.ShrinkPhase phase, BitSet excluded) {
+    // If ranks exclude different ranks, all of them give up. The first to do so must not end its
+    // shrink before the others have been compared with it.
+    synchronized (shrinks) {
+      self.setShrink(phase, excluded, left());
+      // First, since a rank that learns of this shrink may give up its own, which is then unknown.
+      bootstraps.check();
+    }
     for (RemoteProcess process : remoteProcesses) {
       if (process != null) {
         process.announce(self);
@@ -537,9 +542,7 @@ public final class CommunicatorState
   /** Returns the ranks that have left, and those whose processes do not answer now. */
   public BitSet lostRanks(Duration timeout) {
     BitSet lost = awaitReports(Bootstrap.silenceNanos(timeout.toNanos()));
-    rankStates.stream()
-        .filter(each -> each.presence().left())
-        .forEach(each -> lost.set(each.rank()));
+    lost.or(left());
     return lost;
   }
 
@@ -599,10 +602,13 @@ public final class CommunicatorState
     return null;
   }
 
-  /** Returns whether a shrink fails anyway, because a rank that it needs has left. */
-  private boolean expectsRankThatLeft(BitSet excluded) {
-    return rankStates.stream()
-        .anyMatch(each -> each.presence().left() && !excluded.get(each.rank()));
+  /** Returns the ranks that are known to have left. */
+  private BitSet left() {
+    BitSet left = new BitSet();
+    rankStates.stream()
+        .filter(each -> each.presence().left())
+        .forEach(each -> left.set(each.rank()));
+    return left;
   }
 
   /**
@@ -628,15 +634,14 @@ public final class CommunicatorState
     if (!theirs.pending()
         || ended
         || others.equals(mine)
-        || expectsRankThatLeft(mine)
-        || expectsRankThatLeft(others)) {
+        || expectsRankThatLeft(mine, theirs)
+        || expectsRankThatLeft(others, theirs)) {
       return null;
     }
     // The other excluded ranks may call too: only those that have left are known to be lost.
-    BitSet failed = new BitSet();
-    IntStream.concat(mine.stream(), others.stream())
-        .filter(rank -> presence(rank).left())
-        .forEach(failed::set);
+    BitSet failed = (BitSet) mine.clone();
+    failed.or(others);
+    failed.and(left());
     return new BootstrapFailure(
         "ranks exclude different ranks: rank %d excludes %s, rank %d excludes %s"
             .formatted(
@@ -644,6 +649,17 @@ public final class CommunicatorState
         failed,
         new BitSet(),
         true);
+  }
+
+  /**
+   * Returns whether a shrink fails anyway, because a rank that it needs has left. The process of
+   * another rank may have noticed that first.
+   */
+  private boolean expectsRankThatLeft(BitSet excluded, RankState.Shrink other) {
+    BitSet expected = left();
+    expected.or(other.left().get(0, size()));
+    expected.andNot(excluded);
+    return !expected.isEmpty();
   }
 
   /** Closes the connections with the other processes. */

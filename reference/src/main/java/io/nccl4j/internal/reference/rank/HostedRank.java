@@ -212,17 +212,17 @@ public final class HostedRank implements RankContext {
    * @throws NcclException if another rank is known to exclude other ranks
    */
   public void beginShrink(BitSet excluded, Participant participant) {
-    self.setShrink(RankState.ShrinkPhase.PENDING, excluded);
-    communicator.announceShrink(self, participant);
+    communicator.beginShrink(self, excluded, participant);
   }
 
   /** Notifies the other ranks of the end of the shrink. */
   public void endShrink(boolean done) {
     if (self.shrink().pending()) {
       knownShrinks = communicator.shrinkNumbers();
-      self.setShrink(
-          done ? RankState.ShrinkPhase.DONE : RankState.ShrinkPhase.NONE, self.shrink().excluded());
-      communicator.announceShrink(self);
+      communicator.setShrink(
+          self,
+          done ? RankState.ShrinkPhase.DONE : RankState.ShrinkPhase.NONE,
+          self.shrink().excluded());
     }
   }
 

@@ -50,8 +50,9 @@ public final class RankState {
    *
    * @param number increases with each change, since an older state may arrive later
    * @param excluded the ranks that it excludes; may be empty
+   * @param left the ranks that its process knew to have left at the time of the change
    */
-  record Shrink(long number, ShrinkPhase phase, BitSet excluded) {
+  record Shrink(long number, ShrinkPhase phase, BitSet excluded, BitSet left) {
     boolean pending() {
       return phase == ShrinkPhase.PENDING;
     }
@@ -63,7 +64,7 @@ public final class RankState {
   private final int[] roots = new int[KEPT];
   private volatile Presence presence = Presence.HERE;
   private volatile String loss;
-  private volatile Shrink shrink = new Shrink(0, ShrinkPhase.NONE, new BitSet());
+  private volatile Shrink shrink = new Shrink(0, ShrinkPhase.NONE, new BitSet(), new BitSet());
   private volatile long entered;
   private volatile long passed;
   private volatile boolean alone;
@@ -98,8 +99,8 @@ public final class RankState {
   }
 
   /** Sets the state of this rank's shrink; only its own thread does. */
-  void setShrink(ShrinkPhase phase, BitSet excluded) {
-    shrink = new Shrink(shrink.number + 1, phase, excluded);
+  void setShrink(ShrinkPhase phase, BitSet excluded, BitSet left) {
+    shrink = new Shrink(shrink.number + 1, phase, excluded, left);
   }
 
   /** Records that the rank's process is unreachable, unless the rank had left before. */
@@ -269,6 +270,7 @@ public final class RankState {
     out.writeLong(last.number);
     out.writeByte(last.phase.ordinal());
     Message.writeBits(out, last.excluded);
+    Message.writeBits(out, last.left);
   }
 
   /** Applies the state that the rank's process has sent; returns whether its presence changed. */
@@ -306,11 +308,12 @@ public final class RankState {
     long number = in.readLong();
     int phase = in.readUnsignedByte();
     BitSet excluded = Message.readBits(in);
+    BitSet left = Message.readBits(in);
     if (phase >= ShrinkPhase.ALL.length) {
       throw new ProtocolException("it reports that rank " + rank + " is in no known shrink");
     }
     if (number > shrink.number) {
-      shrink = new Shrink(number, ShrinkPhase.ALL[phase], excluded);
+      shrink = new Shrink(number, ShrinkPhase.ALL[phase], excluded, left);
     }
   }
 

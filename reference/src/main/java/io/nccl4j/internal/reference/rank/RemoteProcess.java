@@ -351,7 +351,7 @@ public final class RemoteProcess implements Connection.Receiver {
                 write(out, communicator.rankState(rank));
               }
             });
-    // It may have a shrink whose rank has not yet come to announce it; see announceShrink.
+    // It may have a shrink whose rank has not yet come to announce it; see setShrink.
     communicator.bootstraps().check();
     sendState(status);
   }
