@@ -9,7 +9,7 @@ import java.util.Map;
 final class Capture {
   private static final ThreadLocal<Capture> OF_THREAD = new ThreadLocal<>();
 
-  private final Map<Stream, List<List<CheckedCall>>> launches = new HashMap<>();
+  private final Map<Stream, List<List<Call>>> launches = new HashMap<>();
 
   private Capture() {}
 
@@ -30,7 +30,7 @@ final class Capture {
   /**
    * Adds operations that were launched together to the capture of a stream by the current thread.
    */
-  static void keep(Stream stream, List<CheckedCall> together) {
+  static void keep(Stream stream, List<Call> together) {
     OF_THREAD
         .get()
         .launches
@@ -39,7 +39,7 @@ final class Capture {
   }
 
   /** Returns the operations of a stream, grouped as they were launched. */
-  List<List<CheckedCall>> launches(Stream stream) {
+  List<List<Call>> launches(Stream stream) {
     return List.copyOf(launches.getOrDefault(stream, List.of()));
   }
 }

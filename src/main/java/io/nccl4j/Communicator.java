@@ -184,7 +184,7 @@ public final class Communicator implements AutoCloseable {
       checkTypes(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
-    CallLauncher.submit(Operation.ALL_REDUCE, core, send, recv, send.count(), op, NO_PEER, stream);
+    submit(Operation.ALL_REDUCE, send, recv, send.count(), op, NO_PEER, stream);
   }
 
   /**
@@ -208,7 +208,7 @@ public final class Communicator implements AutoCloseable {
       checkSameCount(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
-    CallLauncher.submit(Operation.BROADCAST, core, send, recv, recv.count(), null, root, stream);
+    submit(Operation.BROADCAST, send, recv, recv.count(), null, root, stream);
   }
 
   /**
@@ -223,8 +223,7 @@ public final class Communicator implements AutoCloseable {
     core.checkConnected();
     Arguments.inRange(root, "root", 0, core.size() - 1);
     core.checkBuffer(buffer, "buffer");
-    CallLauncher.submit(
-        Operation.BROADCAST, core, buffer, buffer, buffer.count(), null, root, stream);
+    submit(Operation.BROADCAST, buffer, buffer, buffer.count(), null, root, stream);
   }
 
   /**
@@ -249,7 +248,7 @@ public final class Communicator implements AutoCloseable {
       checkSameCount(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
-    CallLauncher.submit(Operation.REDUCE, core, send, recv, send.count(), op, root, stream);
+    submit(Operation.REDUCE, send, recv, send.count(), op, root, stream);
   }
 
   /**
@@ -282,8 +281,7 @@ public final class Communicator implements AutoCloseable {
     checkTypes(send, recv);
     checkWhole(recv, "recv", send, "send");
     checkOverlap(send, recv, core.rank() * send.byteSize(), "send == recv + rank * count");
-    CallLauncher.submit(
-        Operation.ALL_GATHER, core, send, recv, send.count(), null, NO_PEER, stream);
+    submit(Operation.ALL_GATHER, send, recv, send.count(), null, NO_PEER, stream);
   }
 
   /**
@@ -304,8 +302,7 @@ public final class Communicator implements AutoCloseable {
     checkTypes(send, recv);
     checkWhole(send, "send", recv, "recv");
     checkOverlap(recv, send, core.rank() * recv.byteSize(), "recv == send + rank * count");
-    CallLauncher.submit(
-        Operation.REDUCE_SCATTER, core, send, recv, recv.count(), op, NO_PEER, stream);
+    submit(Operation.REDUCE_SCATTER, send, recv, recv.count(), op, NO_PEER, stream);
   }
 
   /**
@@ -333,8 +330,7 @@ public final class Communicator implements AutoCloseable {
     if (send.overlaps(send.byteSize(), recv, recv.byteSize())) {
       throw new IllegalArgumentException("send and recv overlap; allToAll has no in-place form");
     }
-    CallLauncher.submit(
-        Operation.ALL_TO_ALL, core, send, recv, send.count() / core.size(), null, NO_PEER, stream);
+    submit(Operation.ALL_TO_ALL, send, recv, send.count() / core.size(), null, NO_PEER, stream);
   }
 
   /**
@@ -359,9 +355,8 @@ public final class Communicator implements AutoCloseable {
       checkWhole(recv, "recv", send, "send");
       checkOverlap(send, recv, root * send.byteSize(), "send == recv + root * count");
     }
-    CallLauncher.submit(
+    submit(
         Operation.GATHER,
-        core,
         send,
         core.rank() == root ? recv : null,
         send.count(),
@@ -406,9 +401,8 @@ public final class Communicator implements AutoCloseable {
       checkWhole(send, "send", recv, "recv");
       checkOverlap(recv, send, root * recv.byteSize(), "recv == send + root * count");
     }
-    CallLauncher.submit(
+    submit(
         Operation.SCATTER,
-        core,
         core.rank() == root ? send : null,
         recv,
         recv.count(),
@@ -449,7 +443,7 @@ public final class Communicator implements AutoCloseable {
     core.checkConnected();
     checkPeer(peer);
     core.checkBuffer(buffer, "buffer");
-    CallLauncher.submit(Operation.SEND, core, buffer, null, buffer.count(), null, peer, stream);
+    submit(Operation.SEND, buffer, null, buffer.count(), null, peer, stream);
   }
 
   /**
@@ -464,7 +458,7 @@ public final class Communicator implements AutoCloseable {
     core.checkConnected();
     checkPeer(peer);
     core.checkBuffer(buffer, "buffer");
-    CallLauncher.submit(Operation.RECV, core, null, buffer, buffer.count(), null, peer, stream);
+    submit(Operation.RECV, null, buffer, buffer.count(), null, peer, stream);
   }
 
   /**
@@ -747,10 +741,8 @@ public final class Communicator implements AutoCloseable {
   /**
    * Ends this communicator at once, together with all its operations that are enqueued or running
    * in this process and every {@link Graph} that contains one. The streams stay usable. May be
-   * called from any thread, also while another thread waits in this communicator. Idempotent; if
-   * {@code abort} or {@link #close} threw an {@link Error} such as an {@link OutOfMemoryError},
-   * another call completes the cleanup. To abort several communicators of this process, use {@link
-   * #abortAll}. C: {@code ncclCommAbort}.
+   * called from any thread, also while another thread waits in this communicator. Idempotent. To
+   * abort several communicators of this process, use {@link #abortAll}. C: {@code ncclCommAbort}.
    *
    * @throws CudaException if a graph could not be destroyed; the communicator is aborted
    *     nevertheless
@@ -810,6 +802,17 @@ public final class Communicator implements AutoCloseable {
    */
   public boolean isAborted() {
     return core.isAborted();
+  }
+
+  private void submit(
+      Operation operation,
+      @Nullable Buffer send,
+      @Nullable Buffer recv,
+      long count,
+      @Nullable ReduceOp op,
+      int peer,
+      Stream stream) {
+    Group.submit(Call.of(operation, core, send, recv, count, op, peer, stream));
   }
 
   private void checkPeer(int peer) {

@@ -36,8 +36,9 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     CONNECTED,
     SUSPENDED,
     REVOKED,
-    ABORTED,
-    CLOSED;
+    CLOSING,
+    CLOSED,
+    ABORTED;
 
     /** Returns whether the communicator can be closed. */
     boolean isOpen() {
@@ -63,8 +64,6 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private volatile State state = State.UNCONNECTED;
   private volatile boolean aborted;
   private volatile boolean stranded;
-  // Whether a close or an abort was cut short by an Error; another abort continues it.
-  private volatile boolean endIncomplete;
   private boolean failureReported;
 
   // The identity in recordings, the same on every rank.
@@ -335,7 +334,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   @Override
   public void checkConnected() {
-    State now = state;
+    State now = state == State.CLOSING ? State.CLOSED : state;
     if (now != State.CONNECTED) {
       throw now == State.UNCONNECTED
           ? unconnected()
@@ -363,7 +362,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   private void transitionTo(State next) {
     state = next;
-    if (next == State.ABORTED || next == State.CLOSED) {
+    if (next == State.ABORTED || next == State.CLOSING) {
       leak.close();
     }
   }
@@ -371,6 +370,12 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   @Override
   public boolean isOpen() {
     return state.isOpen();
+  }
+
+  @Override
+  public boolean isEnded() {
+    State now = state;
+    return now == State.CLOSED || now == State.ABORTED;
   }
 
   @Override
@@ -384,8 +389,11 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   @Override
-  public void markAborted() {
+  public synchronized void markAborted() {
     aborted = true;
+    if (state == State.CLOSING) {
+      transitionTo(State.ABORTED);
+    }
   }
 
   @Override
@@ -431,18 +439,6 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   @Override
   public Optional<Awaited> awaited() {
     return driver.awaited();
-  }
-
-  /**
-   * Adds details to a launch failure, unless it already has them.
-   *
-   * @param operation the operation, or null if there are several
-   * @param number the number of the first collective, or 0
-   */
-  void describe(Throwable failure, Operation operation, long number) {
-    if (failure instanceof NcclException known) {
-      known.initDetails(details().in(operation, number));
-    }
   }
 
   /** Records that operations of this communicator are about to be enqueued on a stream. */
@@ -514,32 +510,19 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   @Override
   public void abort() {
     synchronized (this) {
-      if ((state == State.CLOSED || state == State.ABORTED) && !endIncomplete) {
+      if (state == State.CLOSING || isEnded()) {
         return;
       }
-      endIncomplete = false;
       aborted = true;
-      ending(() -> transitionTo(State.ABORTED));
+      transitionTo(State.ABORTED);
     }
     try {
-      ending(() -> FlightRecorderEvents.step(this, "abort", this::abortNow));
+      FlightRecorderEvents.step(this, "abort", this::abortNow);
     } finally {
       if (streams().stream().anyMatch(Stream::closedWhileBusy)) {
         // In the background, since an abort does not wait for the device.
         Thread.ofPlatform().daemon().name("nccl4j-streams").start(this::releaseStreams);
       }
-    }
-  }
-
-  /**
-   * Runs a step of ending the communicator; after an Error, another {@link #abort} does the rest.
-   */
-  private void ending(Runnable step) {
-    try {
-      step.run();
-    } catch (Error failure) {
-      endIncomplete = true;
-      throw failure;
     }
   }
 
@@ -584,17 +567,12 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   CompletionStage<Void> closeInBackground() {
     checkCanClose();
     Runnable rest = beginClose();
-    try {
-      return Background.start(
-          "nccl4j-close",
-          () -> {
-            rest.run();
-            return null;
-          });
-    } catch (Error noThread) {
-      endIncomplete = true;
-      throw noThread;
-    }
+    return Background.start(
+        "nccl4j-close",
+        () -> {
+          rest.run();
+          return null;
+        });
   }
 
   /**
@@ -611,22 +589,25 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   /** Ends the use of the communicator; returns the remaining work of closing it. */
   private synchronized Runnable beginClose() {
-    State before = state;
-    ending(() -> transitionTo(State.CLOSED));
-    if (before == State.UNCONNECTED) {
-      // A thread may be connecting it, and that thread does not get here again.
-      aborted = true;
-      return () -> ending(() -> FlightRecorderEvents.step(this, "abort", driver::abort));
+    if (state == State.UNCONNECTED) {
+      return this::abort;
     }
-    return before.isOpen()
-        ? () -> FlightRecorderEvents.step(this, "close", this::closeNow)
-        : () -> {};
+    if (!state.isOpen()) {
+      return () -> {};
+    }
+    transitionTo(State.CLOSING);
+    return () -> FlightRecorderEvents.step(this, "close", this::closeNow);
   }
 
   private void closeNow() {
     try {
-      ending(driver::close);
+      driver.close();
     } finally {
+      synchronized (this) {
+        if (state == State.CLOSING) {
+          transitionTo(State.CLOSED);
+        }
+      }
       releaseStreams();
     }
   }

@@ -119,8 +119,7 @@ final class ContractAccess extends Contract {
   @Override
   public void submit(
       Communicator communicator, BackendOperation operation, Buffer source, Stream stream) {
-    CallLauncher.submit(
-        new CheckedBackendOperation(communicator.core(), operation, source, stream));
+    Group.submit(Call.of(operation, communicator.core(), source, stream));
   }
 
   @Override

@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.NullMarked;
 import org.jspecify.annotations.Nullable;
 
@@ -50,7 +51,7 @@ public final class Graph implements AutoCloseable {
   private final long number = GRAPHS.incrementAndGet();
   private final DeviceType deviceType;
   private final int device;
-  private final List<List<CheckedCall>> launches;
+  private final List<List<Call>> launches;
   // Null if the operations are enqueued again at each launch.
   private final @Nullable GraphDriver driver;
   // One object, which identifies this graph in its communicators.
@@ -68,10 +69,7 @@ public final class Graph implements AutoCloseable {
    * @param driver launches all operations in one call; null if they are enqueued again
    */
   Graph(
-      DeviceType deviceType,
-      int device,
-      List<List<CheckedCall>> launches,
-      @Nullable GraphDriver driver) {
+      DeviceType deviceType, int device, List<List<Call>> launches, @Nullable GraphDriver driver) {
     this.deviceType = deviceType;
     this.device = device;
     this.launches = launches;
@@ -110,7 +108,7 @@ public final class Graph implements AutoCloseable {
       }
       body.run();
       for (Stream stream : streams) {
-        List<List<CheckedCall>> launches = capture.launches(stream);
+        List<List<Call>> launches = capture.launches(stream);
         begun.remove(stream);
         @Nullable GraphDriver driver = stream.finishCapture();
         graphs.add(new Graph(stream.deviceType(), stream.device(), launches, driver));
@@ -199,18 +197,14 @@ public final class Graph implements AutoCloseable {
               + " device "
               + device);
     }
-    for (List<CheckedCall> together : launches) {
-      for (CheckedCall call : together) {
-        call.communicator().checkConnected();
-        call.checkOperandsOpen();
-        call.communicator().use(stream);
-      }
+    for (Call call : calls()) {
+      call.checkStillOpen();
+      call.communicator().use(stream);
     }
     beginLaunch();
     try {
-      replayAndCount(stream);
+      replay(stream);
     } finally {
-      launches.forEach(together -> together.forEach(call -> call.trackOperands(stream)));
       endLaunch();
     }
   }
@@ -258,37 +252,39 @@ public final class Graph implements AutoCloseable {
   }
 
   private Set<CommunicatorCore> communicators() {
-    Set<CommunicatorCore> found = new HashSet<>();
-    launches.forEach(together -> together.forEach(call -> found.add(call.communicator())));
-    return found;
+    return calls().stream().map(Call::communicator).collect(Collectors.toSet());
   }
 
-  private void replayAndCount(Stream stream) {
+  private void replay(Stream stream) {
     if (driver == null) {
-      // Enqueuing the operations again also counts and records them.
-      for (List<CheckedCall> together : launches) {
-        Group.launchAndCount(together.stream().map(call -> call.on(stream)).toList(), false);
+      for (List<Call> together : launches) {
+        Launch.launchNow(together.stream().map(call -> call.on(stream)).toList());
       }
       return;
     }
-    launches.forEach(together -> together.forEach(Graph::count));
-    if (FlightRecorderEvents.on()) {
-      GraphEvent event = new GraphEvent("launch", stream);
-      fill(event);
-      LaunchTrace.record(event, stream, () -> driver.launch(stream.driver()));
-    } else {
-      driver.launch(stream.driver());
+    List<Call> calls = calls();
+    try {
+      for (Call call : calls) {
+        call.communicator().numbers().count(call.operation(), call.peer());
+      }
+      if (FlightRecorderEvents.on()) {
+        GraphEvent event = new GraphEvent("launch", stream);
+        fill(event);
+        LaunchTrace.record(event, stream, () -> driver.launch(stream.driver()));
+      } else {
+        driver.launch(stream.driver());
+      }
+    } finally {
+      calls.forEach(call -> call.trackOperands(stream));
     }
   }
 
-  private static void count(CheckedCall call) {
-    if (call instanceof CheckedOperation one) {
-      one.takeNumber();
-    }
+  private List<Call> calls() {
+    return launches.stream().flatMap(List::stream).toList();
   }
 
   private void fill(GraphEvent event) {
-    List<CheckedCall> calls = launches.stream().flatMap(List::stream).toList();
+    List<Call> calls = calls();
     event.of(number, calls.size(), calls.isEmpty() ? null : calls.getFirst().communicator());
   }
 

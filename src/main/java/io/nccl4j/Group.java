@@ -1,11 +1,8 @@
 package io.nccl4j;
 
-import io.nccl4j.spi.BackendDriver;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import org.jspecify.annotations.NullMarked;
@@ -57,8 +54,7 @@ public final class Group {
   /** A communicator and a stream that orders its calls. */
   private record StreamUse(CommunicatorCore communicator, Stream stream) {}
 
-  private final List<CheckedCall> calls = new ArrayList<>();
-  private final Set<StreamUse> uses = new LinkedHashSet<>();
+  private final List<Call> calls = new ArrayList<>();
   private boolean open;
   private final List<CommunicatorCore> unconnected = new ArrayList<>();
   // For each unconnected communicator its parent, or null.
@@ -110,7 +106,7 @@ public final class Group {
 
   /** Returns whether this group is open and has calls of a stream. */
   private boolean keeps(Stream stream) {
-    return open && uses.stream().anyMatch(use -> use.stream() == stream);
+    return open && calls.stream().anyMatch(call -> call.stream() == stream);
   }
 
   /** Runs a lambda, which adds to this group. If it throws, the group forgets what it added. */
@@ -139,12 +135,29 @@ public final class Group {
     return group == null || !group.open ? null : group;
   }
 
-  void add(CheckedCall call) {
+  /** Launches a checked call, or adds it to this thread's group or the stream's capture. */
+  static void submit(Call call) {
+    if (call.collective() && call.count() == 0) {
+      return;
+    }
+    Group group = current();
+    if (group != null) {
+      group.add(call);
+    } else if (call.collective() && !call.stream().captured()) {
+      OperationNumbers numbers = call.communicator().numbers();
+      numbers.beginCall(call.operation());
+      Launch.launch(List.of(call));
+      numbers.endCall();
+    } else {
+      Launch.launch(List.of(call));
+    }
+  }
+
+  private void add(Call call) {
     if (!unconnected.isEmpty()) {
       throw mixed();
     }
     calls.add(call);
-    uses.add(new StreamUse(call.communicator(), call.stream()));
   }
 
   void add(CommunicatorCore communicator, @Nullable CommunicatorCore parent) {
@@ -180,8 +193,6 @@ public final class Group {
 
   private void forget(int keptCalls, int keptUnconnected) {
     calls.subList(keptCalls, calls.size()).clear();
-    uses.clear();
-    calls.forEach(call -> uses.add(new StreamUse(call.communicator(), call.stream())));
     List<CommunicatorCore> dropped = unconnected.subList(keptUnconnected, unconnected.size());
     dropped.forEach(CommunicatorCore::abort);
     dropped.clear();
@@ -195,7 +206,7 @@ public final class Group {
    *     communicators or closes an object that its operations use, or if a stream is being captured
    * @throws IllegalArgumentException if an operation writes memory that another one uses
    */
-  static List<CheckedCall> record(Runnable body) {
+  static List<Call> record(Runnable body) {
     Objects.requireNonNull(body, "body");
     if (current() != null) {
       throw new IllegalStateException(
@@ -207,7 +218,7 @@ public final class Group {
       group.unconnected.forEach(CommunicatorCore::abort);
       throw mixed();
     }
-    for (CheckedCall call : group.calls) {
+    for (Call call : group.calls) {
       checkStillOpen(call);
       call.stream().checkNotCaptured("recording");
     }
@@ -216,10 +227,9 @@ public final class Group {
   }
 
   /** Throws if an object was closed between the call and the end of its group. */
-  private static void checkStillOpen(CheckedCall call) {
+  private static void checkStillOpen(Call call) {
     call.stream().checkOpen();
-    call.communicator().checkConnected();
-    call.checkOperandsOpen();
+    call.checkStillOpen();
   }
 
   private void launch() {
@@ -235,15 +245,7 @@ public final class Group {
     calls.forEach(Group::checkStillOpen);
     checkStreamsNotShared();
     GroupMemory.check(calls);
-    boolean captured = false;
-    for (StreamUse use : uses) {
-      captured |= prepare(use);
-    }
-    if (captured) {
-      launchCaptured();
-    } else {
-      launchAndCount(calls, true);
-    }
+    Launch.launch(calls);
   }
 
   /**
@@ -251,6 +253,8 @@ public final class Group {
    * for the second rank's, which the stream starts after it.
    */
   private void checkStreamsNotShared() {
+    Set<StreamUse> uses = new LinkedHashSet<>();
+    calls.forEach(call -> uses.add(new StreamUse(call.communicator(), call.stream())));
     List<StreamUse> earlier = new ArrayList<>();
     for (StreamUse use : uses) {
       for (StreamUse other : earlier) {
@@ -271,112 +275,5 @@ public final class Group {
       }
       earlier.add(use);
     }
-  }
-
-  /**
-   * Records the communicator as a user of the stream; returns whether the stream is being captured.
-   */
-  private static boolean prepare(StreamUse use) {
-    Stream stream = use.stream();
-    use.communicator().use(stream);
-    if (stream.captured()) {
-      stream.checkCapturedHere();
-    }
-    return stream.captured();
-  }
-
-  private void launchCaptured() {
-    Map<Stream, List<CheckedCall>> captured = new LinkedHashMap<>();
-    List<CheckedCall> launched = new ArrayList<>();
-    for (CheckedCall call : calls) {
-      Stream stream = call.stream();
-      if (stream.captured()) {
-        captured.computeIfAbsent(stream, s -> new ArrayList<>()).add(call);
-      }
-      if (!stream.captured() || stream.capturesNatively()) {
-        launched.add(call);
-      }
-    }
-    launchAndCount(launched, true);
-    captured.forEach(Capture::keep);
-  }
-
-  /**
-   * Launches checked calls, together for each backend. Counts them unless all of them were
-   * rejected.
-   *
-   * @param tracked whether the streams track the operands until the calls have completed
-   */
-  static void launchAndCount(List<CheckedCall> calls, boolean tracked) {
-    boolean rejected = false;
-    boolean traced = FlightRecorderEvents.on();
-    try {
-      if (traced) {
-        LaunchTrace.record(calls, () -> launchTogether(calls));
-      } else {
-        launchTogether(calls);
-      }
-    } catch (Throwable failure) {
-      rejected = CheckedCall.nothingLaunched(failure) && CheckedCall.ofOneBackend(calls);
-      describe(failure, calls, rejected, traced);
-      throw failure;
-    } finally {
-      // First, so that the memory of the buffers is kept until the operations have completed.
-      if (!rejected && tracked) {
-        trackOperands(calls);
-      }
-      if (!rejected && !traced) {
-        count(calls);
-      }
-    }
-  }
-
-  /**
-   * Adds the collective to a launch failure, if all calls are of one communicator.
-   *
-   * @param counted whether the calls have been counted
-   */
-  private static void describe(
-      Throwable failure, List<CheckedCall> calls, boolean rejected, boolean counted) {
-    CommunicatorCore only = calls.getFirst().communicator();
-    if (calls.stream().anyMatch(call -> call.communicator() != only)) {
-      return;
-    }
-    long collectives =
-        calls.stream()
-            .filter(call -> call instanceof CheckedOperation one && !one.operation().pointToPoint())
-            .count();
-    long first = only.numbers().collectives() + 1 - (counted ? collectives : 0);
-    boolean single = calls.size() == 1 && calls.getFirst() instanceof CheckedOperation;
-    only.describe(
-        failure,
-        single ? ((CheckedOperation) calls.getFirst()).operation() : null,
-        rejected || collectives == 0 ? 0 : first);
-  }
-
-  /** Counts calls that run now; captured calls are counted when their graph is launched. */
-  private static void count(List<CheckedCall> calls) {
-    for (CheckedCall call : calls) {
-      if (call instanceof CheckedOperation one && !one.stream().captured()) {
-        one.takeNumber();
-      }
-    }
-  }
-
-  private static void trackOperands(List<CheckedCall> calls) {
-    for (CheckedCall call : calls) {
-      if (!call.stream().captured()) {
-        call.trackOperands();
-      }
-    }
-  }
-
-  /** Launches as {@link #launchAndCount} does, without counting. */
-  private static void launchTogether(List<CheckedCall> calls) {
-    Map<BackendDriver, List<CheckedCall>> perBackend = new LinkedHashMap<>();
-    for (CheckedCall call : calls) {
-      perBackend.computeIfAbsent(call.communicator().backend(), b -> new ArrayList<>()).add(call);
-    }
-    perBackend.forEach(BackendDriver::launchGroup);
   }
 }

@@ -30,8 +30,7 @@ final class GroupMemory {
    *
    * @param number the operation's position in the group, from 1
    */
-  private record Use(
-      int number, CheckedCall call, Buffer buffer, String argument, boolean written) {
+  private record Use(int number, Call call, Buffer buffer, String argument, boolean written) {
     boolean conflictsWith(Use other) {
       return (written || other.written) && sharedBytes(other) > 0;
     }
@@ -75,13 +74,13 @@ final class GroupMemory {
    * @param calls the calls of a group, each already checked on its own
    * @throws IllegalArgumentException if two calls conflict; the message names both
    */
-  static void check(List<CheckedCall> calls) {
+  static void check(List<Call> calls) {
     if (new GroupMemory(calls.size()).findsConflict(calls)) {
       throwFirst(calls);
     }
   }
 
-  private boolean findsConflict(List<CheckedCall> calls) {
+  private boolean findsConflict(List<Call> calls) {
     for (int i = 0; i < calls.size(); i++) {
       addReads(calls.get(i));
       addRange(written(calls, i), WRITE_BEGINS, WRITE_ENDS);
@@ -94,28 +93,23 @@ final class GroupMemory {
    * Returns the buffer that a call writes, or null. A receive from this rank itself writes nothing
    * if the matching send has the same memory.
    */
-  private static Buffer written(List<CheckedCall> calls, int index) {
+  private static Buffer written(List<Call> calls, int index) {
     Buffer written = calls.get(index).writes();
     CommunicatorCore communicator = calls.get(index).communicator();
-    if (!isWithItself(calls.get(index), Operation.RECV, communicator)) {
+    if (!calls.get(index).isWithItself(Operation.RECV, communicator)) {
       return written;
     }
     // Sends and receives match in the order of the calls.
     int before = 0;
     for (int i = 0; i < index; i++) {
-      before += isWithItself(calls.get(i), Operation.RECV, communicator) ? 1 : 0;
+      before += calls.get(i).isWithItself(Operation.RECV, communicator) ? 1 : 0;
     }
     for (int i = 0; i < calls.size(); i++) {
-      if (isWithItself(calls.get(i), Operation.SEND, communicator) && before-- == 0) {
+      if (calls.get(i).isWithItself(Operation.SEND, communicator) && before-- == 0) {
         return same(calls.get(i).reads(), written) ? null : written;
       }
     }
     return written;
-  }
-
-  private static boolean isWithItself(
-      CheckedCall call, Operation what, CommunicatorCore communicator) {
-    return call instanceof CheckedOperation operation && operation.isWithItself(what, communicator);
   }
 
   private static boolean same(Buffer one, Buffer other) {
@@ -125,7 +119,7 @@ final class GroupMemory {
   /**
    * Adds the memory that a call reads and does not write itself: in-place operations are allowed.
    */
-  private void addReads(CheckedCall call) {
+  private void addReads(Call call) {
     Buffer read = call.reads();
     Buffer written = call.writes();
     if (read != null && written != null && overlap(read, written)) {
@@ -178,7 +172,7 @@ final class GroupMemory {
     return false;
   }
 
-  private static void throwFirst(List<CheckedCall> calls) {
+  private static void throwFirst(List<Call> calls) {
     List<Use> earlier = new ArrayList<>();
     for (int i = 0; i < calls.size(); i++) {
       List<Use> uses = uses(calls, i);
@@ -195,16 +189,16 @@ final class GroupMemory {
     }
   }
 
-  private static List<Use> uses(List<CheckedCall> calls, int index) {
+  private static List<Use> uses(List<Call> calls, int index) {
     int number = index + 1;
-    CheckedCall call = calls.get(index);
+    Call call = calls.get(index);
     List<Use> uses = new ArrayList<>();
     Buffer written = written(calls, index);
     if (written != null) {
       uses.add(new Use(number, call, written, "recv", true));
     }
     if (call.reads() != null) {
-      String argument = call instanceof CheckedOperation ? "send" : "source";
+      String argument = call.operation() == null ? "source" : "send";
       uses.add(new Use(number, call, call.reads(), argument, false));
     }
     if (call.scalar() != null) {

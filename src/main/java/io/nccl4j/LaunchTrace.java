@@ -13,9 +13,8 @@ import jdk.jfr.Event;
 final class LaunchTrace implements OperationTrace {
   private static final AtomicLong GROUPS = new AtomicLong();
   private final Stream stream;
-  // Whether a rejection applies to all operations, so that none of them is counted.
-  private final boolean together;
-  private final List<CheckedOperation> calls = new ArrayList<>();
+  // The calls that are launched together, on all streams; empty for a graph.
+  private final List<Call> together;
   private final List<CollectiveEvent> collectives = new ArrayList<>();
   // The launch of a graph, or null.
   private final GraphEvent graph;
@@ -25,30 +24,28 @@ final class LaunchTrace implements OperationTrace {
   private boolean finished;
   private boolean ended;
 
-  private LaunchTrace(Stream stream, boolean together, GraphEvent graph) {
+  private LaunchTrace(Stream stream, List<Call> together, GraphEvent graph) {
     this.stream = stream;
     this.together = together;
     this.graph = graph;
   }
 
-  /** Launches and records one operation. */
-  static void record(CheckedOperation call, Runnable launch) {
-    LaunchTrace trace = new LaunchTrace(call.stream(), true, null);
-    trace.add(call, 0);
-    trace.record(launch);
-  }
-
-  /** Launches operations together and records them, with one trace per stream. */
-  static void record(List<CheckedCall> calls, Runnable launch) {
-    long group = GROUPS.incrementAndGet();
-    boolean together = CheckedCall.ofOneBackend(calls);
+  /**
+   * Launches calls together and records the operations that are not captured, with one trace per
+   * stream.
+   *
+   * @param numbers the number of each call in its communicator
+   */
+  static void record(List<Call> calls, long[] numbers, Runnable launch) {
+    long group = calls.size() == 1 ? 0 : GROUPS.incrementAndGet();
     // Sorted, since streams may be locked during the launch and all threads need the same order.
     SortedMap<Stream, LaunchTrace> traces = new TreeMap<>(Comparator.comparingLong(Stream::number));
-    for (CheckedCall call : calls) {
-      if (call instanceof CheckedOperation one && !one.stream().captured()) {
+    for (int i = 0; i < numbers.length; i++) {
+      Call call = calls.get(i);
+      if (call.operation() != null && !call.stream().captured()) {
         traces
-            .computeIfAbsent(one.stream(), stream -> new LaunchTrace(stream, together, null))
-            .add(one, group);
+            .computeIfAbsent(call.stream(), stream -> new LaunchTrace(stream, calls, null))
+            .add(call, numbers[i], group);
       }
     }
     Runnable nested = launch;
@@ -61,10 +58,10 @@ final class LaunchTrace implements OperationTrace {
 
   /** Launches and records a graph. */
   static void record(GraphEvent graph, Stream stream, Runnable launch) {
-    new LaunchTrace(stream, true, graph).record(launch);
+    new LaunchTrace(stream, List.of(), graph).record(launch);
   }
 
-  private void add(CheckedOperation call, long group) {
+  private void add(Call call, long number, long group) {
     CommunicatorCore communicator = call.communicator();
     Operation operation = call.operation();
     DataType type = (call.send() == null ? call.recv() : call.send()).type();
@@ -72,7 +69,7 @@ final class LaunchTrace implements OperationTrace {
     event.of = communicator;
     event.operation = operation.method();
     event.communicator = communicator.identity();
-    event.sequence = call.takeNumber();
+    event.sequence = number;
     event.rank = communicator.rank();
     event.ranks = communicator.size();
     event.firstRank = communicator.firstRank();
@@ -85,7 +82,6 @@ final class LaunchTrace implements OperationTrace {
     event.count = call.count();
     event.bytes = type.byteSize(call.count());
     collectives.add(event);
-    calls.add(call);
   }
 
   private void record(Runnable launch) {
@@ -99,17 +95,12 @@ final class LaunchTrace implements OperationTrace {
     try {
       stream.driver().trace(this, launch);
     } catch (Throwable failure) {
-      if (together && CheckedCall.nothingLaunched(failure)) {
-        returnNumbers();
+      if (!together.isEmpty() && Launch.rejectsAll(failure, together)) {
+        collectives.forEach(event -> event.sequence = 0);
       }
       ended(failure);
       throw failure;
     }
-  }
-
-  private void returnNumbers() {
-    calls.forEach(CheckedOperation::returnNumber);
-    collectives.forEach(event -> event.sequence = 0);
   }
 
   @Override

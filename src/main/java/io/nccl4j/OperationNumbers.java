@@ -31,9 +31,12 @@ final class OperationNumbers {
 
   /**
    * Counts an operation; returns its number among the collectives, or among the messages to or from
-   * its peer. Rejected operations are not counted, since no operation of another rank matches them.
+   * its peer. An operation that only one backend has is not counted and has number 0.
    */
   long count(Operation operation, int peer) {
+    if (operation == null) {
+      return 0;
+    }
     if (!operation.pointToPoint()) {
       return ++collectives;
     }
@@ -44,8 +47,13 @@ final class OperationNumbers {
     return ++(operation == Operation.SEND ? sends : receives)[peer];
   }
 
-  /** Undoes the count of an operation that was rejected afterwards. */
+  /**
+   * Undoes the count of an operation that was rejected: no operation of another rank matches it.
+   */
   void uncount(Operation operation, int peer) {
+    if (operation == null) {
+      return;
+    }
     if (operation.pointToPoint()) {
       (operation == Operation.SEND ? sends : receives)[peer]--;
     } else {

@@ -21,8 +21,8 @@ class ClosedWhileRecordedTest {
             backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
         Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       Stream stream = comm.newStream();
-      CheckedOperation call =
-          new CheckedOperation(
+      Call call =
+          Call.of(
               Operation.ALL_REDUCE,
               comm.core(),
               value,
@@ -32,7 +32,7 @@ class ClosedWhileRecordedTest {
               Communicator.NO_PEER,
               stream);
       // Another thread might, against the rules, close the stream right after the launch.
-      assertDoesNotThrow(() -> LaunchTrace.record(call, stream::close));
+      assertDoesNotThrow(() -> LaunchTrace.record(List.of(call), new long[] {1}, stream::close));
       List<RecordedEvent> events = recorded.events("Collective", 1);
       assertEquals(1, events.size());
       assertEquals(1, events.getFirst().getLong("sequence"));

@@ -38,9 +38,9 @@ class GroupMemoryTest {
     backend.close();
   }
 
-  private CheckedOperation call(Operation operation, Buffer send, Buffer recv) {
+  private Call call(Operation operation, Buffer send, Buffer recv) {
     // The peer is another rank: a receive from the rank itself may be in place.
-    return new CheckedOperation(operation, comm.core(), send, recv, 1, ReduceOp.SUM, 1, stream);
+    return Call.of(operation, comm.core(), send, recv, 1, ReduceOp.SUM, 1, stream);
   }
 
   private Buffer randomSlice(SplittableRandom random) {
@@ -48,7 +48,7 @@ class GroupMemoryTest {
     return memory.slice(from, random.nextInt(Math.min(4, ELEMENTS - from + 1)));
   }
 
-  private CheckedCall randomCall(SplittableRandom random) {
+  private Call randomCall(SplittableRandom random) {
     Buffer one = randomSlice(random);
     Buffer other = randomSlice(random);
     return switch (random.nextInt(4)) {
@@ -69,13 +69,13 @@ class GroupMemoryTest {
             < Math.min(one.address() + one.byteSize(), other.address() + other.byteSize());
   }
 
-  private static boolean conflict(CheckedCall one, CheckedCall other) {
+  private static boolean conflict(Call one, Call other) {
     return overlap(one.writes(), other.writes())
         || overlap(one.writes(), other.reads())
         || overlap(one.reads(), other.writes());
   }
 
-  private static boolean conflict(List<CheckedCall> calls) {
+  private static boolean conflict(List<Call> calls) {
     for (int i = 0; i < calls.size(); i++) {
       for (int j = 0; j < i; j++) {
         if (conflict(calls.get(i), calls.get(j))) {
@@ -86,14 +86,14 @@ class GroupMemoryTest {
     return false;
   }
 
-  private static String described(List<CheckedCall> calls) {
+  private static String described(List<Call> calls) {
     return calls.stream()
         .map(call -> call.method() + " " + call.reads() + " " + call.writes())
         .toList()
         .toString();
   }
 
-  private static boolean refused(List<CheckedCall> calls) {
+  private static boolean refused(List<Call> calls) {
     try {
       GroupMemory.check(calls);
       return false;
@@ -107,7 +107,7 @@ class GroupMemoryTest {
     SplittableRandom random = Seed.random("GroupMemoryTest");
     int[] found = new int[2];
     for (int round = 0; round < 20_000; round++) {
-      List<CheckedCall> calls = new ArrayList<>();
+      List<Call> calls = new ArrayList<>();
       for (int count = 2 + random.nextInt(6); count > 0; count--) {
         calls.add(randomCall(random));
       }

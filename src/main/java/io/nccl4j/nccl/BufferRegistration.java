@@ -25,12 +25,12 @@ public final class BufferRegistration implements AutoCloseable {
           nccl_h::ncclCommDeregister);
 
   private final Communicator communicator;
-  private final RegistrationTable registrations;
+  private final Registrations registrations;
   private final MemoryHandle handle;
   private final boolean effective;
 
   private BufferRegistration(
-      Communicator communicator, RegistrationTable registrations, MemoryHandle handle) {
+      Communicator communicator, Registrations registrations, MemoryHandle handle) {
     this.communicator = communicator;
     this.registrations = registrations;
     this.handle = handle;
@@ -39,7 +39,7 @@ public final class BufferRegistration implements AutoCloseable {
 
   /** Implements {@link NcclCommunicator#register}. */
   static BufferRegistration make(
-      Communicator communicator, RegistrationTable registrations, Buffer buffer) {
+      Communicator communicator, Registrations registrations, Buffer buffer) {
     registrations.communicator().library().require(KIND.registering());
     registrations.check(buffer);
     return new BufferRegistration(

@@ -52,13 +52,13 @@ final class CallWatch {
 
   private static boolean ended(WeakReference<CommunicatorEnd> watched) {
     CommunicatorEnd end = watched.get();
-    return end == null || end.communicator().handle().ended();
+    return end == null || end.handle().ended();
   }
 
   /** Returns the call that is running on a communicator, and ends it if it is overdue. */
   private static Seen poll(WeakReference<CommunicatorEnd> watched, Seen last) {
     CommunicatorEnd end = watched.get();
-    int call = end == null ? 0 : end.communicator().handle().enqueuing();
+    int call = end == null ? 0 : end.handle().enqueuing();
     if (call == 0) {
       return NO_CALL;
     }
@@ -66,7 +66,7 @@ final class CallWatch {
       return new Seen(call, System.nanoTime(), false);
     }
     long duration = System.nanoTime() - last.since();
-    if (last.overdue() || duration < end.communicator().timeout().toNanos()) {
+    if (last.overdue() || duration < end.handle().timeout().toNanos()) {
       return last;
     }
     end.endOverdueCall(call);

@@ -49,7 +49,7 @@ sealed interface CommInit {
   }
 
   /** Makes the call and waits for it. Called by the thread inside the new handle. */
-  void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena);
+  void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena);
 
   private static MemorySegment bytes(List<UniqueId> ids, Arena arena) {
     MemorySegment bytes = ncclUniqueId.allocateArray(ids.size(), arena);
@@ -77,8 +77,8 @@ sealed interface CommInit {
     }
 
     @Override
-    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
-      MemorySegment cell = communicator.handle().cell();
+    public void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena) {
+      MemorySegment cell = communicator.cell();
       MemorySegment bytes = bytes(List.of(id), arena);
       int result = nccl_h.ncclCommInitRankConfig(cell, size, bytes, rank, config);
       communicator.settle(result, function());
@@ -98,8 +98,8 @@ sealed interface CommInit {
     }
 
     @Override
-    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
-      MemorySegment cell = communicator.handle().cell();
+    public void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena) {
+      MemorySegment cell = communicator.cell();
       MemorySegment bytes = bytes(ids, arena);
       int result = nccl_h.ncclCommInitRankScalable(cell, size, rank, ids.size(), bytes, config);
       communicator.settle(result, function());
@@ -119,9 +119,9 @@ sealed interface CommInit {
     }
 
     @Override
-    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
-      MemorySegment cell = communicator.handle().cell();
-      CommunicatorHandle handle = children.parent().handle();
+    public void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena) {
+      MemorySegment cell = communicator.cell();
+      CommunicatorHandle handle = children.parent();
       handle.insideForLong(
           function(),
           comm -> {
@@ -152,7 +152,7 @@ sealed interface CommInit {
     }
 
     @Override
-    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
+    public void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena) {
       int flags =
           mode == ShrinkMode.ABORT_FIRST
               ? nccl_h.NCCL_SHRINK_ABORT()
@@ -160,8 +160,8 @@ sealed interface CommInit {
       // A copy, because NCCL sorts the array.
       int[] ranks = excluded.stream().mapToInt(Integer::intValue).toArray();
       MemorySegment array = arena.allocateFrom(ValueLayout.JAVA_INT, ranks);
-      MemorySegment cell = communicator.handle().cell();
-      CommunicatorHandle handle = children.parent().handle();
+      MemorySegment cell = communicator.cell();
+      CommunicatorHandle handle = children.parent();
       handle.insideForLong(
           function(),
           comm -> {
@@ -201,10 +201,10 @@ sealed interface CommInit {
     }
 
     @Override
-    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
+    public void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena) {
       MemorySegment bytes = id == null ? MemorySegment.NULL : bytes(List.of(id), arena);
-      MemorySegment cell = communicator.handle().cell();
-      CommunicatorHandle handle = children.parent().handle();
+      MemorySegment cell = communicator.cell();
+      CommunicatorHandle handle = children.parent();
       handle.insideForLong(
           function(),
           comm -> {
@@ -237,9 +237,9 @@ sealed interface CommInit {
     }
 
     @Override
-    public void initialize(NativeCommunicator communicator, MemorySegment config, Arena arena) {
+    public void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena) {
       MemorySegment none = MemorySegment.NULL;
-      MemorySegment cell = communicator.handle().cell();
+      MemorySegment cell = communicator.cell();
       MemorySegment bytes = bytes(List.of(id), arena);
       int result = nccl_h.ncclCommGrow(none, newSize, bytes, rank, cell, config);
       communicator.settle(result, function());

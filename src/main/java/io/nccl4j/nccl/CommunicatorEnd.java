@@ -29,11 +29,10 @@ final class CommunicatorEnd {
   private static final Duration LEAVE_TIMEOUT = Duration.ofSeconds(1);
   private static final double MILLIS_PER_SECOND = 1000;
 
-  private final NativeCommunicator communicator;
   private final CommunicatorContext context;
   private final CommunicatorHandle handle;
   private final NcclVersion library;
-  private final RegistrationTable registrations;
+  private final Registrations registrations;
   private final Suspension suspension;
   private final NativeChildren children;
   private final Runnable noMoreKernels;
@@ -48,23 +47,22 @@ final class CommunicatorEnd {
    *     more; idempotent
    */
   CommunicatorEnd(
-      NativeCommunicator communicator,
-      RegistrationTable registrations,
+      CommunicatorHandle handle,
+      Registrations registrations,
       Suspension suspension,
       NativeChildren children,
       Runnable noMoreKernels) {
-    this.communicator = communicator;
-    this.context = communicator.context();
-    this.handle = communicator.handle();
-    this.library = communicator.library();
+    this.context = handle.context();
+    this.handle = handle;
+    this.library = handle.library();
     this.registrations = registrations;
     this.suspension = suspension;
     this.children = children;
     this.noMoreKernels = noMoreKernels;
   }
 
-  NativeCommunicator communicator() {
-    return communicator;
+  CommunicatorHandle handle() {
+    return handle;
   }
 
   /** Implements {@link NcclCommunicator#revoke}. */
@@ -77,12 +75,12 @@ final class CommunicatorEnd {
     if (!context.isRevoked()) {
       context.checkConnected();
     }
-    communicator.inside(
+    handle.inside(
         function,
-        communicator.peers(),
+        handle.peers(),
         comm -> {
-          communicator.endOperations();
-          communicator.callAndSettle(
+          handle.endOperations();
+          handle.callAndSettle(
               function, () -> nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()));
           revoked = true;
         });
@@ -97,9 +95,9 @@ final class CommunicatorEnd {
     if (!handle.abortEndsCalls()) {
       LOG.warn(
           "{}: {} has been inside NCCL for {} s; NCCL {} cannot end such a call; use NCCL {} or later, or a non-blocking communicator",
-          communicator,
+          handle,
           handle.enqueuingFunction(),
-          communicator.timeout().toMillis() / MILLIS_PER_SECOND,
+          handle.timeout().toMillis() / MILLIS_PER_SECOND,
           library,
           FeatureVersions.REVOKE.version());
       return;
@@ -111,25 +109,25 @@ final class CommunicatorEnd {
     String function = handle.enqueuingFunction();
     // The call may have returned by itself.
     boolean overdue = handle.enqueuing() == call;
-    communicator.markOverdue(overdue);
+    handle.markOverdue(overdue);
     if (!overdue) {
       return;
     }
     LOG.warn(
         "{}: {} has been inside NCCL for {} s; the communicator is aborted",
-        communicator,
+        handle,
         function,
-        communicator.timeout().toMillis() / MILLIS_PER_SECOND);
+        handle.timeout().toMillis() / MILLIS_PER_SECOND);
     try {
       context.abort();
     } catch (RuntimeException failure) {
-      LOG.warn("{}: the abort of an overdue call has failed", communicator, failure);
+      LOG.warn("{}: the abort of an overdue call has failed", handle, failure);
     }
   }
 
   /** Implements {@link CommunicatorDriver#abort}. */
   void abort() {
-    handle.end(CALL_TIMEOUT);
+    handle.awaitEmpty(CALL_TIMEOUT);
     endBlockedCall();
     freeIfUnused();
   }
@@ -147,7 +145,7 @@ final class CommunicatorEnd {
     if (!handle.abortEndsCalls()) {
       LOG.warn(
           "{}: a thread is inside {}, which NCCL {} cannot end; it frees the communicator when it returns",
-          communicator,
+          handle,
           function,
           library);
       return;
@@ -159,21 +157,21 @@ final class CommunicatorEnd {
     try {
       BlockingCalls.runUninterrupted(
           "ncclCommRevoke",
-          communicator.timeout(),
-          "NCCL to end " + function + " of " + communicator,
+          handle.timeout(),
+          "NCCL to end " + function + " of " + handle,
           () -> endCall(comm));
       if (handle.enqueuingFunction() != null) {
         // NCCL clears its flags at the end of a revoke, and refuses a second one. A thread that has
         // not looked at them meanwhile waits on.
         LOG.warn(
             "{}: {} has not returned although NCCL has ended the operations; unless it returns, its thread and the communicator are leaked",
-            communicator,
+            handle,
             function);
       }
     } catch (NcclException failure) {
       LOG.warn(
           "{}: NCCL did not end {}; its thread frees the communicator when it returns",
-          communicator,
+          handle,
           function,
           failure);
     }
@@ -181,7 +179,7 @@ final class CommunicatorEnd {
 
   private void endCall(MemorySegment comm) {
     try {
-      communicator.useDevice();
+      handle.useDevice();
       NcclResults.check(
           nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()), "ncclCommRevoke");
     } finally {
@@ -204,13 +202,10 @@ final class CommunicatorEnd {
     try {
       BlockingCalls.runUninterrupted(
           "ncclCommAbort",
-          communicator.timeout(),
-          "NCCL to free " + communicator,
+          handle.timeout(),
+          "NCCL to free " + handle,
           () -> {
-            if (!handle.beginFreeing()) {
-              return;
-            }
-            communicator.useDevice();
+            handle.useDevice();
             int result = nccl_h.ncclCommAbort(comm);
             registrations.releaseAll();
             CloseAll.all(
@@ -220,10 +215,7 @@ final class CommunicatorEnd {
                     children::freeAbandoned));
           });
     } catch (NcclTimeoutException e) {
-      LOG.warn("{}: ncclCommAbort is late; its thread keeps running", communicator, e);
-    } catch (Error failure) {
-      handle.releaseUnlessFreeing();
-      throw failure;
+      LOG.warn("{}: ncclCommAbort is late; its thread keeps running", handle, e);
     }
   }
 
@@ -244,8 +236,8 @@ final class CommunicatorEnd {
       context.endGraphs();
       BlockingCalls.runUninterrupted(
           "ncclCommDestroy",
-          communicator.timeout().plus(NativeCommunicator.GRACE),
-          communicator.peers()
+          handle.timeout().plus(CommunicatorHandle.GRACE),
+          handle.peers()
               + ", or the end of a CUDA graph that other code has captured operations in",
           this::finalizeAndDestroy);
     } catch (RuntimeException failure) {
@@ -260,7 +252,7 @@ final class CommunicatorEnd {
 
   private void finishBeforeClose() {
     // A stream on which an operation has failed never completes.
-    communicator
+    handle
         .asyncError()
         .ifPresent(
             failure -> {
@@ -279,7 +271,7 @@ final class CommunicatorEnd {
    * finalize does not wait. A revoked communicator must not be finalized.
    */
   private void finalizeAndDestroy() {
-    communicator.useDevice();
+    handle.useDevice();
     MemorySegment comm = handle.enterToEnd("ncclCommFinalize", CALL_TIMEOUT);
     int result;
     try {
@@ -288,7 +280,7 @@ final class CommunicatorEnd {
         suspension.resumeInside(comm);
       }
       if (!revoked) {
-        communicator.callAndSettle("ncclCommFinalize", () -> nccl_h.ncclCommFinalize(comm));
+        handle.callAndSettle("ncclCommFinalize", () -> nccl_h.ncclCommFinalize(comm));
       }
       result = nccl_h.ncclCommDestroy(handle.takeInside());
     } finally {
@@ -312,7 +304,8 @@ final class CommunicatorEnd {
 
   /** Aborts a communicator that NCCL refused to destroy, and of which it has freed nothing. */
   private NcclException abortedAfterDestroy(NcclException refusal) {
-    handle.releaseUnlessFreeing();
+    context.markAborted();
+    handle.giveBack();
     CloseAll.after(refusal, this::freeIfUnused);
     return refusal;
   }

@@ -1,32 +1,43 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.BlockingCalls;
+import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.PrimaryContexts;
 import io.nccl4j.internal.cuda.CurrentDevice;
+import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.spi.CommunicatorContext;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import java.util.function.IntSupplier;
+import java.util.function.ToIntFunction;
 
 /**
- * An {@code ncclComm_t}, and the synchronization of access to it.
+ * An {@code ncclComm_t}: who may call NCCL with it, for how long, and who frees it.
  *
  * <p>At most one thread is inside, between {@link #enter} and {@link #leave}; pollers query the
- * state under a lock. After {@link #end}, no thread can enter. The first thread that then finds no
- * thread inside takes the communicator, once, and frees it: NCCL frees immediately, even if another
- * thread is still in a call. A thread that ends such a call from outside also keeps the
- * communicator from being freed, with {@link #retain}.
+ * state under a lock. Calls that may wait for peers run on an nccl4j thread, with a deadline.
+ *
+ * <p>Once the communicator has {@linkplain CommunicatorContext#isEnded ended}, no thread can enter.
+ * The first thread that then finds no thread inside takes the pointer, once, and frees it: NCCL
+ * frees immediately, even if another thread is still in a call. A thread that ends such a call from
+ * outside also keeps the communicator from being freed, with {@link #retain}.
  */
 final class CommunicatorHandle {
+  // A non-blocking call ends by its own deadline; the thread that makes it gets this much longer.
+  static final Duration GRACE = Duration.ofSeconds(1);
   private static final long POLL_NANOS = 50_000;
 
   // The two lowest bits of 'inside' are the state. The other bits count entries, so that one long
@@ -46,12 +57,10 @@ final class CommunicatorHandle {
 
   // As NCCL created it, which may differ from the configuration.
   private boolean blocking;
-  private boolean direct;
   private MemorySegment pointer = MemorySegment.NULL;
-  private volatile boolean ended;
-  private boolean taken;
-  private boolean freeing;
+  private volatile boolean taken;
   private boolean retained;
+  private volatile boolean overdue;
 
   private final AtomicInteger inside = new AtomicInteger();
 
@@ -102,16 +111,6 @@ final class CommunicatorHandle {
     return blocking;
   }
 
-  /** Returns whether operations need no synchronization beyond one thread at a time. */
-  boolean direct() {
-    return direct;
-  }
-
-  /** Records that NCCL has created a blocking communicator of several ranks. */
-  void markDirect() {
-    direct = true;
-  }
-
   /** Returns whether an abort ends another thread's call that enqueues an operation. */
   boolean abortEndsCalls() {
     return !blocking || library.has(FeatureVersions.REVOKE);
@@ -133,9 +132,10 @@ final class CommunicatorHandle {
    * @throws CommunicatorAbortedException if the communicator has ended
    * @throws IllegalStateException if another thread is inside
    */
-  MemorySegment enter(String function) {
-    if (!tryEnter(function)) {
-      throw refusal(function);
+  MemorySegment enter(String functionName) {
+    prepareThread(functionName);
+    if (!tryEnter(functionName, ENQUEUING)) {
+      throw refusal(functionName);
     }
     return pointer;
   }
@@ -159,18 +159,12 @@ final class CommunicatorHandle {
   MemorySegment enterToEnd(String function, Duration timeout) {
     Deadline deadline = Deadline.after(timeout);
     while (!tryEnter(function, LONG_CALL)) {
-      if (ended || deadline.passed()) {
+      if (ended() || deadline.passed()) {
         throw refusal(function);
       }
       LockSupport.parkNanos(POLL_NANOS);
     }
     return pointer;
-  }
-
-  /** Enters the communicator to enqueue; if it returns false, {@link #refusal} is the reason. */
-  boolean tryEnter(String functionName) {
-    prepareThread(functionName);
-    return tryEnter(functionName, ENQUEUING);
   }
 
   /**
@@ -196,17 +190,17 @@ final class CommunicatorHandle {
       return false;
     }
     function = functionName;
-    // An abort sets 'ended' and then reads 'inside': this thread sees 'ended', or the abort sees
-    // this thread inside.
-    if (ended) {
+    // An abort ends the communicator and then reads 'inside': this thread sees the end, or the
+    // abort sees this thread inside.
+    if (ended()) {
       leave();
       return false;
     }
     return true;
   }
 
-  RuntimeException refusal(String functionName) {
-    if (!ended) {
+  private RuntimeException refusal(String functionName) {
+    if (!ended()) {
       return occupied(inside.get() & STATE_MASK);
     }
     return context.isAborted()
@@ -241,7 +235,7 @@ final class CommunicatorHandle {
   /** Leaves the communicator. If it has ended in the meantime, this thread frees it. */
   void leave() {
     inside.set(inside.get() & ~STATE_MASK);
-    if (ended) {
+    if (ended()) {
       free.run();
     }
   }
@@ -269,14 +263,9 @@ final class CommunicatorHandle {
     return pointer;
   }
 
+  /** Returns whether the communicator was aborted or closed, so that no further call may begin. */
   boolean ended() {
-    return ended;
-  }
-
-  /** Rejects new calls, and waits up to a timeout for a thread that is inside. */
-  void end(Duration timeout) {
-    ended = true;
-    awaitEmpty(timeout);
+    return taken || context.isEnded();
   }
 
   /** Waits up to a timeout until no thread is inside. */
@@ -332,29 +321,14 @@ final class CommunicatorHandle {
   MemorySegment takeInside() {
     synchronized (this) {
       taken = true;
-      ended = true;
       return pointer;
     }
   }
 
-  /**
-   * Returns whether the calling thread, which was started to free the taken pointer, must do so.
-   */
-  boolean beginFreeing() {
+  /** Allows the pointer to be taken again, since NCCL refused to destroy the communicator. */
+  void giveBack() {
     synchronized (this) {
-      boolean begins = taken && !freeing;
-      freeing |= begins;
-      return begins;
-    }
-  }
-
-  /**
-   * Allows the pointer to be taken again, unless a thread is freeing it: that thread may not have
-   * started, or NCCL may have refused to destroy the communicator.
-   */
-  void releaseUnlessFreeing() {
-    synchronized (this) {
-      taken = freeing;
+      taken = false;
     }
   }
 
@@ -373,5 +347,118 @@ final class CommunicatorHandle {
         return state.get(ValueLayout.JAVA_INT, 0);
       }
     }
+  }
+
+  Duration timeout() {
+    return context.config().timeout();
+  }
+
+  /** Describes the peers that a call waits for, for messages. */
+  String peers() {
+    return "the peers of " + this;
+  }
+
+  /** Records whether a call has exceeded its timeout, which ends the communicator. */
+  void markOverdue(boolean overdue) {
+    this.overdue = overdue;
+  }
+
+  /** Records that the operations are revoked. Called before the native call that ends them. */
+  void endOperations() {
+    context.markRevoked();
+    context.endGraphs();
+  }
+
+  /** Prepares an nccl4j thread for NCCL calls. */
+  void useDevice() {
+    CurrentDevice.set(context.device());
+    CaptureMode.relax();
+  }
+
+  /** Makes a call inside the communicator on this thread, and checks its result. */
+  void call(String function, ToIntFunction<MemorySegment> call) {
+    MemorySegment comm = enter(function);
+    try {
+      NcclResults.check(guarded(() -> call.applyAsInt(comm)), function);
+    } finally {
+      leave();
+    }
+  }
+
+  /** Makes a call, and waits until it has completed. Called by the thread inside. */
+  void callAndSettle(String function, IntSupplier call) {
+    settle(guarded(call), function);
+  }
+
+  /** Makes a call that may wait for the peers, and waits for it, with a deadline. */
+  void callWithDeadline(String function, String waitedFor, ToIntFunction<MemorySegment> call) {
+    inside(function, waitedFor, comm -> callAndSettle(function, () -> call.applyAsInt(comm)));
+  }
+
+  /**
+   * Runs work inside this communicator that may wait for the peers indefinitely. Runs on a separate
+   * thread, with a deadline.
+   */
+  void inside(String function, String waitedFor, Consumer<MemorySegment> work) {
+    Duration limit = blocking ? timeout() : timeout().plus(GRACE);
+    BlockingCalls.run(function, limit, waitedFor, () -> runInside(function, work));
+  }
+
+  /** Runs uninterruptible work inside this communicator, with a deadline. */
+  void finishWithDeadline(String function, Consumer<MemorySegment> work) {
+    BlockingCalls.runUninterrupted(
+        function, timeout(), "NCCL to finish with " + this, () -> runInside(function, work));
+  }
+
+  private void runInside(String function, Consumer<MemorySegment> work) {
+    useDevice();
+    insideForLong(function, work);
+  }
+
+  /**
+   * Waits until this communicator has completed a call that returned "in progress", or that
+   * returned success before it has completed. Throws for any other result.
+   */
+  void settle(int result, String function) {
+    if (result != nccl_h.ncclInProgress()) {
+      if (result != nccl_h.ncclSuccess() && ended()) {
+        throw endedDuring(function);
+      }
+      NcclResults.check(result, function);
+    }
+    Backoff backoff = Backoff.betweenQueries(Deadline.after(timeout()));
+    while (true) {
+      int state = state();
+      if (ended()) {
+        throw endedDuring(function);
+      }
+      if (state != nccl_h.ncclInProgress()) {
+        NcclResults.check(state, function);
+        return;
+      }
+      if (!BlockingCalls.pause(backoff, function)) {
+        throw new NcclTimeoutException(function, timeout(), peers());
+      }
+    }
+  }
+
+  /** Returns the exception for a call during which this communicator has ended. */
+  NcclException endedDuring(String function) {
+    return overdue
+        ? new NcclTimeoutException(function, timeout(), peers())
+        : new CommunicatorAbortedException(function, toString());
+  }
+
+  /** Returns the asynchronous error of the communicator, if there is one. */
+  Optional<NcclException> asyncError() {
+    int state = state();
+    return state == nccl_h.ncclSuccess() || state == nccl_h.ncclInProgress()
+        ? Optional.empty()
+        : Optional.of(NcclResults.failure(state, "ncclCommGetAsyncError"));
+  }
+
+  @Override
+  public String toString() {
+    return context.toString();
   }
 }

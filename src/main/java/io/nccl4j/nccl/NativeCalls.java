@@ -3,128 +3,75 @@ package io.nccl4j.nccl;
 import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.cuda.CudaStreamDriver;
 import io.nccl4j.internal.cuda.CurrentDevice;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.CommunicatorContext;
-import io.nccl4j.spi.EnqueuedOperation;
+import io.nccl4j.spi.EnqueuedCall;
 import java.lang.foreign.MemorySegment;
+import java.util.EnumSet;
+import java.util.Set;
 
 /**
- * Calls the NCCL function that enqueues one operation. Called by the thread inside the
- * communicator. Pointers are segments of the global scope, so that a call acquires no session.
+ * The NCCL function of each operation. Pointers are segments of the global scope, so that a call
+ * acquires no session.
  */
-final class CollectiveCalls {
+final class NativeCalls {
   // The first operator code that scales its operands.
   private static final int FIRST_SCALING = ReduceOp.AVG.code();
 
-  private final CommunicatorHandle handle;
+  private static final Set<Operation> EXCHANGES =
+      EnumSet.of(Operation.ALL_TO_ALL, Operation.GATHER, Operation.SCATTER);
 
-  CollectiveCalls(CommunicatorHandle handle) {
-    this.handle = handle;
+  private NativeCalls() {}
+
+  /** Returns the name of the function that {@link #make} calls. */
+  static String function(EnqueuedCall call) {
+    return call.operation() == null ? own(call).function() : call.operation().function();
   }
 
-  /** Makes one call of a group. */
-  void enqueue(EnqueuedOperation call) {
-    MemorySegment stream = ((CudaStreamDriver) call.streamDriver()).pointer();
-    int result =
-        call(
-            call.operation(),
-            call.sendMemory(),
-            call.recvMemory(),
-            call.count(),
-            call.operator(),
-            call.peer(),
-            stream);
-    if (result != nccl_h.ncclInProgress()) {
-      NcclResults.check(result, call.operation().function());
-    }
-  }
-
-  /** Makes a call and returns NCCL's result code. */
-  int call(
-      Operation operation,
-      BufferMemory send,
-      BufferMemory recv,
-      long count,
-      int op,
-      int peer,
-      MemorySegment stream) {
-    return handle.direct()
-        ? makeCall(operation, send, recv, count, op, peer, stream)
-        : callSafely(operation, send, recv, count, op, peer, stream);
+  /** Returns the operation of a call that is of no other backend. */
+  private static RmaOperation own(EnqueuedCall call) {
+    return (RmaOperation) call.backendOperation();
   }
 
   /**
-   * Calls NCCL with two extra guarantees: no thread queries the state of a non-blocking
-   * communicator during the call, and the communicator's device is current for a scaling reduction
-   * of one rank, which NCCL runs on the current device.
+   * Makes a call and returns NCCL's result code. Called by the thread inside the communicator.
+   *
+   * @param handle the communicator of the call
    */
-  private int callSafely(
-      Operation operation,
-      BufferMemory send,
-      BufferMemory recv,
-      long count,
-      int op,
-      int peer,
-      MemorySegment stream) {
-    if (handle.context().size() == 1 && op >= FIRST_SCALING) {
+  static int make(EnqueuedCall call, CommunicatorHandle handle) {
+    CommunicatorContext context = handle.context();
+    if (context.size() == 1 && call.operator() >= FIRST_SCALING) {
+      // NCCL runs a scaling reduction of one rank on the current device.
       return CurrentDevice.call(
-          handle.context().device(),
-          () -> guardedCall(operation, send, recv, count, op, peer, stream));
+          context.device(), () -> handle.guarded(() -> callNccl(call, handle)));
     }
-    return guardedCall(operation, send, recv, count, op, peer, stream);
+    return handle.guarded(() -> callNccl(call, handle));
   }
 
-  private int guardedCall(
-      Operation operation,
-      BufferMemory send,
-      BufferMemory recv,
-      long count,
-      int op,
-      int peer,
-      MemorySegment stream) {
-    if (handle.blocking()) {
-      return makeCall(operation, send, recv, count, op, peer, stream);
+  private static int callNccl(EnqueuedCall call, CommunicatorHandle handle) {
+    MemorySegment comm = handle.pointer();
+    MemorySegment stream = ((CudaStreamDriver) call.streamDriver()).pointer();
+    Operation operation = call.operation();
+    if (operation == null) {
+      return own(call).call(comm, stream);
     }
-    synchronized (handle) {
-      return makeCall(operation, send, recv, count, op, peer, stream);
+    if (EXCHANGES.contains(operation) && !handle.library().has(FeatureVersions.EXCHANGES)) {
+      return exchangeByPeers(call, handle, stream);
     }
-  }
-
-  /** Dispatches the call. The most frequent one takes a path short enough for full inlining. */
-  private int makeCall(
-      Operation operation,
-      BufferMemory send,
-      BufferMemory recv,
-      long count,
-      int op,
-      int peer,
-      MemorySegment stream) {
-    if (operation == Operation.ALL_REDUCE) {
-      return nccl_h.ncclAllReduce(
-          send.pointer(), recv.pointer(), count, send.type().code(), op, handle.pointer(), stream);
-    }
-    return callOther(operation, send, recv, count, op, peer, stream);
-  }
-
-  private int callOther(
-      Operation operation,
-      BufferMemory send,
-      BufferMemory recv,
-      long count,
-      int op,
-      int peer,
-      MemorySegment stream) {
+    BufferMemory send = call.sendMemory();
+    BufferMemory recv = call.recvMemory();
     // A buffer that the rank does not use may be null. NCCL gets the other one, as for an in-place
     // call.
     MemorySegment from = (send == null ? recv : send).pointer();
     MemorySegment to = (recv == null ? send : recv).pointer();
     int type = (send == null ? recv : send).type().code();
-    MemorySegment comm = handle.pointer();
+    long count = call.count();
+    int op = call.operator();
+    int peer = call.peer();
     return switch (operation) {
-      case ALL_REDUCE -> throw new AssertionError(operation);
+      case ALL_REDUCE -> nccl_h.ncclAllReduce(from, to, count, type, op, comm, stream);
       case BROADCAST ->
           send == recv
               ? nccl_h.ncclBcast(to, count, type, peer, comm, stream)
@@ -134,58 +81,38 @@ final class CollectiveCalls {
       case REDUCE_SCATTER -> nccl_h.ncclReduceScatter(from, to, count, type, op, comm, stream);
       case SEND -> nccl_h.ncclSend(from, count, type, peer, comm, stream);
       case RECV -> nccl_h.ncclRecv(to, count, type, peer, comm, stream);
-      case ALL_TO_ALL, GATHER, SCATTER ->
-          handle.library().has(FeatureVersions.EXCHANGES)
-              ? exchange(operation, from, to, count, type, peer, comm, stream)
-              : exchangeByPeers(operation, send, recv, count, type, peer, stream);
-    };
-  }
-
-  private static int exchange(
-      Operation operation,
-      MemorySegment from,
-      MemorySegment to,
-      long count,
-      int type,
-      int root,
-      MemorySegment comm,
-      MemorySegment stream) {
-    return switch (operation) {
       case ALL_TO_ALL -> nccl_h.ncclAlltoAll(from, to, count, type, comm, stream);
-      case GATHER -> nccl_h.ncclGather(from, to, count, type, root, comm, stream);
-      default -> nccl_h.ncclScatter(from, to, count, type, root, comm, stream);
+      case GATHER -> nccl_h.ncclGather(from, to, count, type, peer, comm, stream);
+      case SCATTER -> nccl_h.ncclScatter(from, to, count, type, peer, comm, stream);
     };
   }
 
   /** Implements an exchange as one group of sends and receives, for NCCL before 2.28. */
-  private int exchangeByPeers(
-      Operation operation,
-      BufferMemory send,
-      BufferMemory recv,
-      long count,
-      int type,
-      int root,
-      MemorySegment stream) {
-    CommunicatorContext context = handle.context();
+  private static int exchangeByPeers(
+      EnqueuedCall call, CommunicatorHandle handle, MemorySegment stream) {
+    Operation operation = call.operation();
+    int root = call.peer();
+    int rank = handle.context().rank();
     boolean sendsAll =
-        operation == Operation.ALL_TO_ALL
-            || (operation == Operation.SCATTER && context.rank() == root);
+        operation == Operation.ALL_TO_ALL || (operation == Operation.SCATTER && rank == root);
     boolean receivesAll =
-        operation == Operation.ALL_TO_ALL
-            || (operation == Operation.GATHER && context.rank() == root);
+        operation == Operation.ALL_TO_ALL || (operation == Operation.GATHER && rank == root);
     MemorySegment comm = handle.pointer();
+    long count = call.count();
     int result = nccl_h.ncclGroupStart();
     if (result != 0) {
       return result;
     }
-    for (int peer = 0; peer < context.size() && result == 0; peer++) {
+    for (int peer = 0; peer < handle.context().size() && result == 0; peer++) {
       if (sendsAll || (operation == Operation.GATHER && peer == root)) {
+        BufferMemory send = call.sendMemory();
         MemorySegment from = slice(send, sendsAll ? peer * count : 0);
-        result = nccl_h.ncclSend(from, count, type, peer, comm, stream);
+        result = nccl_h.ncclSend(from, count, send.type().code(), peer, comm, stream);
       }
       if (result == 0 && (receivesAll || (operation == Operation.SCATTER && peer == root))) {
+        BufferMemory recv = call.recvMemory();
         MemorySegment to = slice(recv, receivesAll ? peer * count : 0);
-        result = nccl_h.ncclRecv(to, count, type, peer, comm, stream);
+        result = nccl_h.ncclRecv(to, count, recv.type().code(), peer, comm, stream);
       }
     }
     int ended = nccl_h.ncclGroupEnd();

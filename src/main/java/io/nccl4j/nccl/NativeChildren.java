@@ -21,7 +21,7 @@ import java.util.function.Supplier;
  * CommInit} makes the native calls.
  */
 final class NativeChildren {
-  private final NativeCommunicator parent;
+  private final CommunicatorHandle parent;
   private final Object communicatorKey;
   private final Object cohort;
   private final AtomicBoolean connecting = new AtomicBoolean();
@@ -37,13 +37,13 @@ final class NativeChildren {
    * @param communicatorKey the key that the ranks of the parent share
    * @param cohort equal for the ranks of this process that may wait for each other
    */
-  NativeChildren(NativeCommunicator parent, Object communicatorKey, Object cohort) {
+  NativeChildren(CommunicatorHandle parent, Object communicatorKey, Object cohort) {
     this.parent = parent;
     this.communicatorKey = communicatorKey;
     this.cohort = cohort;
   }
 
-  NativeCommunicator parent() {
+  CommunicatorHandle parent() {
     return parent;
   }
 
@@ -103,8 +103,7 @@ final class NativeChildren {
       try (Arena arena = Arena.ofConfined()) {
         MemorySegment id = ncclUniqueId.allocate(arena);
         NcclResults.check(
-            parent.handle().guarded(() -> nccl_h.ncclCommGetUniqueId(comm, id)),
-            "ncclCommGetUniqueId");
+            parent.guarded(() -> nccl_h.ncclCommGetUniqueId(comm, id)), "ncclCommGetUniqueId");
         growId = UniqueId.of(id.toArray(ValueLayout.JAVA_BYTE));
       }
     }
@@ -116,12 +115,12 @@ final class NativeChildren {
    *
    * @param result the result of the call that creates the child
    */
-  void settle(NativeCommunicator child, int result, String function) {
+  void settle(CommunicatorHandle child, int result, String function) {
     try {
       // A pending call also returns success. The new pointer is written when the parent is done.
       parent.settle(result, function);
     } catch (RuntimeException failure) {
-      abandoned.add(child.handle());
+      abandoned.add(child);
       throw failure;
     }
   }

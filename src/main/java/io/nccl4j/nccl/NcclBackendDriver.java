@@ -128,7 +128,7 @@ final class NcclBackendDriver implements BackendDriver {
   }
 
   @Override
-  public void launchGroup(List<? extends EnqueuedCall> calls) {
-    NcclGroup.launch(calls);
+  public void launch(List<? extends EnqueuedCall> calls) {
+    NcclLaunch.launch(calls);
   }
 }

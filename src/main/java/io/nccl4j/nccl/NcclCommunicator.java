@@ -360,7 +360,7 @@ public final class NcclCommunicator {
    *     interrupt status stays set
    */
   public Window registerWindow(Buffer buffer, WindowOption... options) {
-    return makeWindow(buffer, driver.windowRegistry().checkedOptions(buffer, options));
+    return makeWindow(buffer, driver.registrations().checkedOptions(buffer, options));
   }
 
   /**
@@ -379,12 +379,12 @@ public final class NcclCommunicator {
    * @throws UnsupportedNcclVersionException if NCCL is older, or too old for an option
    */
   public CompletionStage<Window> registerWindowAsync(Buffer buffer, WindowOption... options) {
-    Set<WindowOption> checked = driver.windowRegistry().checkedOptions(buffer, options);
+    Set<WindowOption> checked = driver.registrations().checkedOptions(buffer, options);
     return Background.start("nccl4j-registerWindow", () -> makeWindow(buffer, checked));
   }
 
   private Window makeWindow(Buffer buffer, Set<WindowOption> options) {
-    return driver.windowRegistry().make(communicator, buffer, options);
+    return driver.registrations().newWindow(communicator, buffer, options);
   }
 
   /**
@@ -413,7 +413,7 @@ public final class NcclCommunicator {
    */
   public void putSignal(Buffer source, int peer, Window window, long offset, Stream stream) {
     submit(
-        RmaOperation.Put.checked(driver.windowRegistry(), source, peer, window, offset),
+        RmaOperation.Put.checked(driver.registrations(), source, peer, window, offset),
         source,
         stream);
   }
@@ -433,7 +433,7 @@ public final class NcclCommunicator {
    *     other's memory
    */
   public void signal(int peer, Stream stream) {
-    submit(RmaOperation.Signal.checked(driver.communicator(), peer), null, stream);
+    submit(RmaOperation.Signal.checked(driver.handle(), peer), null, stream);
   }
 
   /**
@@ -453,7 +453,7 @@ public final class NcclCommunicator {
    *     other's memory
    */
   public void waitSignal(List<WaitSignal> signals, Stream stream) {
-    submit(RmaOperation.Wait.checked(driver.communicator(), signals), null, stream);
+    submit(RmaOperation.Wait.checked(driver.handle(), signals), null, stream);
   }
 
   private void submit(BackendOperation operation, @Nullable Buffer source, Stream stream) {

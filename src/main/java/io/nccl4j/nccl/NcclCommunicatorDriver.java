@@ -10,11 +10,9 @@ import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.OpenRanks;
 import io.nccl4j.internal.PinnedMemory;
 import io.nccl4j.internal.PlatformThreads;
-import io.nccl4j.internal.cuda.CudaStreamDriver;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
-import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -31,7 +29,6 @@ import java.util.function.ToIntFunction;
 final class NcclCommunicatorDriver implements CommunicatorDriver {
   static final int FLOAT8_COMPUTE_CAPABILITY = 90;
 
-  private final NativeCommunicator communicator;
   private final CommunicatorHandle handle;
   private final CommunicatorContext context;
   private final int computeCapability;
@@ -43,10 +40,8 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   private final Object cohort;
   // Represents this rank while its kernels may run, even after this object has become unreachable.
   private final Object openRank = new Object();
-  private final RegistrationTable registrations;
-  private final WindowRegistry windowRegistry;
+  private final Registrations registrations;
   private final NativeChildren children;
-  private final CollectiveCalls collectives;
   private final Suspension suspension;
   private final CommunicatorEnd end;
 
@@ -69,50 +64,39 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     this.context = context;
     this.handle =
         new CommunicatorHandle(context, library, NativeConfig.blocking(config), this::freeIfUnused);
-    this.communicator = new NativeCommunicator(handle);
     this.communicatorKey = init.communicatorKey();
     this.cohort = init.cohort(communicatorKey);
-    this.registrations = new RegistrationTable(communicator);
-    this.windowRegistry = new WindowRegistry(registrations);
-    this.children = new NativeChildren(communicator, communicatorKey, cohort);
-    this.collectives = new CollectiveCalls(handle);
-    this.suspension = new Suspension(communicator);
+    this.registrations = new Registrations(handle);
+    this.children = new NativeChildren(handle, communicatorKey, cohort);
+    this.suspension = new Suspension(handle);
     this.end =
-        new CommunicatorEnd(communicator, registrations, suspension, children, this::noMoreKernels);
+        new CommunicatorEnd(handle, registrations, suspension, children, this::noMoreKernels);
   }
 
   NcclConfig config() {
     return config;
   }
 
-  NativeCommunicator communicator() {
-    return communicator;
+  CommunicatorHandle handle() {
+    return handle;
   }
 
   void callNative(String function, ToIntFunction<MemorySegment> call) {
     context.checkConnected();
     MemorySegment comm = handle.enter(function);
     try {
-      communicator.callAndSettle(function, () -> call.applyAsInt(comm));
+      handle.callAndSettle(function, () -> call.applyAsInt(comm));
     } finally {
       handle.leave();
     }
   }
 
-  RegistrationTable registrations() {
+  Registrations registrations() {
     return registrations;
-  }
-
-  WindowRegistry windowRegistry() {
-    return windowRegistry;
   }
 
   NativeChildren children() {
     return children;
-  }
-
-  CollectiveCalls collectives() {
-    return collectives;
   }
 
   Suspension suspension() {
@@ -152,7 +136,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   /** Returns a child with NCCL-specific settings that differ from its parent's. */
   CommunicatorDriver configured(NcclConfig config, CommInit childInit, CommunicatorContext child) {
-    NativeConfig.checkName(config, communicator.library());
+    NativeConfig.checkName(config, handle.library());
     return driver(config, childInit, child);
   }
 
@@ -160,7 +144,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
       NcclConfig config, CommInit childInit, CommunicatorContext child) {
     // A child has its parent's device.
     return new NcclCommunicatorDriver(
-        communicator.library(), computeCapability, config, childInit, child);
+        handle.library(), computeCapability, config, childInit, child);
   }
 
   @Override
@@ -177,7 +161,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     }
     boolean created = false;
     try {
-      communicator.inside(init.function(), "all ranks to join " + this, none -> initialize());
+      handle.inside(init.function(), "all ranks to join " + this, none -> initialize());
       // A split that excludes this rank creates no communicator to close.
       created = handle.created();
     } finally {
@@ -189,17 +173,16 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   private void initialize() {
     try (Arena arena = Arena.ofConfined()) {
-      init.initialize(communicator, NativeConfig.of(config, communicator.library(), arena), arena);
+      init.initialize(handle, NativeConfig.of(config, handle.library(), arena), arena);
       // NCCL's configuration files may have set the variable in the meantime.
       handle.publish(NativeConfig.blocking(config));
       if (handle.created()) {
-        communicator.settle(nccl_h.ncclSuccess(), init.function());
+        handle.settle(nccl_h.ncclSuccess(), init.function());
         context.setRank(
             number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
             number(nccl_h::ncclCommCount, "ncclCommCount"));
         checkDevice(number(nccl_h::ncclCommCuDevice, "ncclCommCuDevice"));
         if (handle.blocking() && context.size() > 1) {
-          handle.markDirect();
           CallWatch.add(end);
         }
       }
@@ -218,35 +201,12 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     }
   }
 
-  /** Queries an integer from NCCL. Called by the thread inside the communicator. */
+  /** Queries an integer from NCCL. Called by the thread inside the handle. */
   private int number(ToIntBiFunction<MemorySegment, MemorySegment> query, String function) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment answer = arena.allocate(ValueLayout.JAVA_INT);
       NcclResults.check(query.applyAsInt(handle.pointer(), answer), function);
       return answer.get(ValueLayout.JAVA_INT, 0);
-    }
-  }
-
-  @Override
-  public void launch(
-      Operation operation,
-      BufferMemory send,
-      BufferMemory recv,
-      long count,
-      int op,
-      int peer,
-      StreamDriver stream) {
-    if (!handle.tryEnter(operation.function())) {
-      throw handle.refusal(operation.function());
-    }
-    try {
-      MemorySegment queue = ((CudaStreamDriver) stream).pointer();
-      int result = collectives.call(operation, send, recv, count, op, peer, queue);
-      if (result != 0) {
-        communicator.settle(result, operation.function());
-      }
-    } finally {
-      handle.leave();
     }
   }
 
@@ -257,9 +217,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   @Override
   public void checkFloat8(Operation operation, DataType type) {
-    communicator
-        .library()
-        .require(FeatureVersions.FLOAT8_DATA, operation.function() + " of " + type);
+    handle.library().require(FeatureVersions.FLOAT8_DATA, operation.function() + " of " + type);
     if (operation.reduces() && computeCapability < FLOAT8_COMPUTE_CAPABILITY) {
       throw new IllegalArgumentException(
           "type is %s; reducing it needs compute capability 9.0, device %d has %d.%d"
@@ -284,11 +242,11 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   private int createOperator(DataType type, MemorySegment scalar, int residence) {
     String function = "ncclRedOpCreatePreMulSum";
     if (type.float8()) {
-      communicator.library().require(FeatureVersions.FLOAT8_DATA, function + " of " + type);
+      handle.library().require(FeatureVersions.FLOAT8_DATA, function + " of " + type);
     }
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment operator = arena.allocate(ValueLayout.JAVA_INT);
-      communicator.call(
+      handle.call(
           function,
           comm -> nccl_h.ncclRedOpCreatePreMulSum(operator, scalar, type.code(), residence, comm));
       return operator.get(ValueLayout.JAVA_INT, 0);
@@ -302,12 +260,12 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     }
     String function = "ncclRedOpDestroy";
     PlatformThreads.run(
-        function, () -> communicator.call(function, comm -> nccl_h.ncclRedOpDestroy(code, comm)));
+        function, () -> handle.call(function, comm -> nccl_h.ncclRedOpDestroy(code, comm)));
   }
 
   @Override
   public Optional<NcclException> asyncError() {
-    return communicator.asyncError();
+    return handle.asyncError();
   }
 
   @Override

@@ -9,7 +9,6 @@ import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.spi.Background;
 import io.nccl4j.spi.EnqueuedCall;
-import io.nccl4j.spi.EnqueuedOperation;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -22,9 +21,10 @@ import java.util.Set;
 import java.util.function.IntSupplier;
 
 /**
- * Launches a recorded and checked group: {@code ncclGroupStart}, the calls, {@code ncclGroupEnd}.
+ * Launches checked calls: one by its function, several as a group between {@code ncclGroupStart}
+ * and {@code ncclGroupEnd}. Also estimates how long a group takes.
  */
-final class NcclGroup {
+final class NcclLaunch {
   // The magic number in NCCL_SIM_INFO_INITIALIZER; nccl.h has no constant for it.
   private static final int SIM_INFO_MAGIC = 0x74685283;
   private static final double NANOS_PER_MICROSECOND = 1_000;
@@ -38,20 +38,42 @@ final class NcclGroup {
           Operation.ALL_GATHER,
           Operation.REDUCE_SCATTER);
 
-  private NcclGroup() {}
+  private NcclLaunch() {}
+
+  static void launch(List<? extends EnqueuedCall> calls) {
+    if (calls.size() == 1) {
+      launch(calls.getFirst());
+    } else {
+      launchGroup(calls);
+    }
+  }
+
+  private static void launch(EnqueuedCall call) {
+    CommunicatorHandle handle = handle(call);
+    String function = NativeCalls.function(call);
+    handle.enter(function);
+    try {
+      int result = NativeCalls.make(call, handle);
+      if (result != nccl_h.ncclSuccess()) {
+        handle.settle(result, function);
+      }
+    } finally {
+      handle.leave();
+    }
+  }
 
   /**
    * Launches the calls as one group. If NCCL rejects a call, {@code ncclGroupEnd} is still called:
    * it discards the group, which the rejected call made invalid, and resets this thread's group
    * depth.
    */
-  static void launch(List<? extends EnqueuedCall> calls) {
+  private static void launchGroup(List<? extends EnqueuedCall> calls) {
     checkOneKind(calls);
-    Set<NativeCommunicator> communicators = new LinkedHashSet<>();
-    NativeCommunicator ended;
+    Set<CommunicatorHandle> communicators = new LinkedHashSet<>();
+    CommunicatorHandle ended;
     try {
       enter(calls, communicators);
-      boolean blocking = communicator(calls.getFirst()).handle().blocking();
+      boolean blocking = handle(calls.getFirst()).blocking();
       IntSupplier end =
           blocking ? nccl_h::ncclGroupEnd : () -> endGuarded(communicators.iterator());
       int result = callTogether(calls, end);
@@ -60,7 +82,7 @@ final class NcclGroup {
         settle(communicators, result);
       }
     } catch (Throwable failure) {
-      communicators.forEach(communicator -> CloseAll.after(failure, communicator.handle()::leave));
+      communicators.forEach(communicator -> CloseAll.after(failure, communicator::leave));
       throw failure;
     }
     leaveAll(communicators);
@@ -70,16 +92,14 @@ final class NcclGroup {
   }
 
   /** Leaves every communicator. Leaving one that has ended frees it, which can fail. */
-  private static void leaveAll(Set<NativeCommunicator> communicators) {
+  private static void leaveAll(Set<CommunicatorHandle> communicators) {
     CloseAll.all(
-        communicators.stream()
-            .<Runnable>map(communicator -> communicator.handle()::leave)
-            .toList());
+        communicators.stream().<Runnable>map(communicator -> communicator::leave).toList());
   }
 
-  private static NativeCommunicator ended(Set<NativeCommunicator> communicators) {
+  private static CommunicatorHandle ended(Set<CommunicatorHandle> communicators) {
     return communicators.stream()
-        .filter(communicator -> communicator.handle().ended())
+        .filter(communicator -> communicator.ended())
         .findFirst()
         .orElse(null);
   }
@@ -89,7 +109,7 @@ final class NcclGroup {
    * connecting all of them, and they are unusable.
    */
   private static NcclException abortedTogether(
-      Set<NativeCommunicator> communicators, NcclException failure) {
+      Set<CommunicatorHandle> communicators, NcclException failure) {
     List<Runnable> aborts =
         communicators.stream()
             .<Runnable>map(communicator -> communicator.context()::abort)
@@ -102,9 +122,9 @@ final class NcclGroup {
    * Ends the group while no thread can query the state of its communicators. NCCL records the
    * background work in each of them without a lock, and a query consumes that record.
    */
-  private static int endGuarded(Iterator<NativeCommunicator> communicators) {
+  private static int endGuarded(Iterator<CommunicatorHandle> communicators) {
     return communicators.hasNext()
-        ? communicators.next().handle().guarded(() -> endGuarded(communicators))
+        ? communicators.next().guarded(() -> endGuarded(communicators))
         : nccl_h.ncclGroupEnd();
   }
 
@@ -117,10 +137,7 @@ final class NcclGroup {
     checkEstimable(calls);
     float[] microseconds = new float[1];
     Duration limit =
-        calls.stream()
-            .map(call -> communicator(call).timeout())
-            .max(Duration::compareTo)
-            .orElseThrow();
+        calls.stream().map(call -> handle(call).timeout()).max(Duration::compareTo).orElseThrow();
     BlockingCalls.run(
         "ncclGroupSimulateEnd",
         limit,
@@ -132,8 +149,8 @@ final class NcclGroup {
   }
 
   private static float simulate(List<? extends EnqueuedCall> calls) {
-    communicator(calls.getFirst()).useDevice();
-    Set<NativeCommunicator> communicators = new LinkedHashSet<>();
+    handle(calls.getFirst()).useDevice();
+    Set<CommunicatorHandle> communicators = new LinkedHashSet<>();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment info = ncclSimInfo_t.allocate(arena);
       ncclSimInfo_t.size(info, ncclSimInfo_t.sizeof());
@@ -145,7 +162,7 @@ final class NcclGroup {
       NcclResults.check(result, "ncclGroupSimulateEnd");
       return ncclSimInfo_t.estimatedTime(info);
     } finally {
-      communicators.forEach(communicator -> communicator.handle().leave());
+      communicators.forEach(communicator -> communicator.leave());
     }
   }
 
@@ -155,35 +172,35 @@ final class NcclGroup {
       throw new IllegalArgumentException("the group is empty; it must contain a collective");
     }
     for (EnqueuedCall call : calls) {
-      if (!(call instanceof EnqueuedOperation one) || !ESTIMABLE.contains(one.operation())) {
+      if (call.operation() == null || !ESTIMABLE.contains(call.operation())) {
         throw new IllegalArgumentException(
             "the group has a call that NCCL cannot estimate; it can only estimate " + ESTIMABLE);
       }
-      if (!(one.communicatorDriver() instanceof NcclCommunicatorDriver)) {
+      if (!(call.communicatorDriver() instanceof NcclCommunicatorDriver)) {
         throw new IllegalArgumentException(
             "the group has a call of another backend, "
-                + one.communicatorDriver()
+                + call.communicatorDriver()
                 + "; NCCL can only estimate its own");
       }
-      if (!communicator(one).handle().blocking()) {
+      if (!handle(call).blocking()) {
         throw new IllegalArgumentException(
             "NCCL would launch the group instead of estimating it, because it is of non-blocking "
-                + communicator(one));
+                + handle(call));
       }
-      if (communicator(one).context().size() == 1) {
+      if (handle(call).context().size() == 1) {
         throw new IllegalArgumentException(
             "NCCL would launch the group instead of estimating it, because it is of one rank: "
-                + communicator(one));
+                + handle(call));
       }
     }
   }
 
   /** Enters each communicator of the calls once, and adds it to the set for the caller to leave. */
-  private static void enter(List<? extends EnqueuedCall> calls, Set<NativeCommunicator> entered) {
+  private static void enter(List<? extends EnqueuedCall> calls, Set<CommunicatorHandle> entered) {
     for (EnqueuedCall call : calls) {
-      if (!entered.contains(communicator(call))) {
-        communicator(call).handle().enter("ncclGroupEnd"); // The call that takes the time.
-        entered.add(communicator(call));
+      if (!entered.contains(handle(call))) {
+        handle(call).enter("ncclGroupEnd"); // The call that takes the time.
+        entered.add(handle(call));
       }
     }
   }
@@ -192,7 +209,7 @@ final class NcclGroup {
     NcclResults.check(nccl_h.ncclGroupStart(), "ncclGroupStart");
     boolean complete = false;
     try {
-      calls.forEach(NcclGroup::enqueue);
+      calls.forEach(NcclLaunch::enqueue);
       complete = true;
     } finally {
       if (!complete) {
@@ -205,11 +222,9 @@ final class NcclGroup {
   }
 
   private static void enqueue(EnqueuedCall call) {
-    if (call instanceof EnqueuedOperation operation) {
-      driver(call).collectives().enqueue(operation);
-    } else {
-      // The only other calls that this backend submits.
-      ((RmaOperation) call.backendOperation()).enqueue(call.streamDriver());
+    int result = NativeCalls.make(call, handle(call));
+    if (result != nccl_h.ncclInProgress()) {
+      NcclResults.check(result, NativeCalls.function(call));
     }
   }
 
@@ -220,12 +235,12 @@ final class NcclGroup {
   }
 
   /** Waits for all communicators, then throws the first failure. */
-  private static void settle(Set<NativeCommunicator> communicators, int result) {
+  private static void settle(Set<CommunicatorHandle> communicators, int result) {
     if (result == nccl_h.ncclSuccess()) {
       return;
     }
     if (result != nccl_h.ncclInProgress()) {
-      NativeCommunicator ended = ended(communicators);
+      CommunicatorHandle ended = ended(communicators);
       if (ended != null) {
         throw ended.endedDuring("ncclGroupEnd");
       }
@@ -238,23 +253,19 @@ final class NcclGroup {
   }
 
   private static void checkOneKind(List<? extends EnqueuedCall> calls) {
-    boolean blocking = communicator(calls.getFirst()).handle().blocking();
+    boolean blocking = handle(calls.getFirst()).blocking();
     for (EnqueuedCall call : calls) {
-      if (communicator(call).handle().blocking() != blocking) {
+      if (handle(call).blocking() != blocking) {
         throw new IllegalArgumentException(
             "the group mixes blocking and non-blocking communicators, which NCCL cannot launch together: "
-                + communicator(calls.getFirst())
+                + handle(calls.getFirst())
                 + " and "
-                + communicator(call));
+                + handle(call));
       }
     }
   }
 
-  private static NativeCommunicator communicator(EnqueuedCall call) {
-    return driver(call).communicator();
-  }
-
-  private static NcclCommunicatorDriver driver(EnqueuedCall call) {
-    return (NcclCommunicatorDriver) call.communicatorDriver();
+  private static CommunicatorHandle handle(EnqueuedCall call) {
+    return ((NcclCommunicatorDriver) call.communicatorDriver()).handle();
   }
 }

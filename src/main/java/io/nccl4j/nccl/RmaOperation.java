@@ -3,11 +3,8 @@ package io.nccl4j.nccl;
 import io.nccl4j.Buffer;
 import io.nccl4j.bindings.nccl.ncclWaitSignalDesc_t;
 import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.internal.NcclResults;
-import io.nccl4j.internal.cuda.CudaStreamDriver;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.spi.BackendOperation;
-import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.HashSet;
@@ -19,9 +16,6 @@ import java.util.Set;
  * context and flags are always 0, as this release of NCCL requires.
  */
 sealed interface RmaOperation extends BackendOperation {
-  /** Returns the communicator of the operation. */
-  NativeCommunicator communicator();
-
   /** Returns the name of NCCL's function. */
   String function();
 
@@ -33,49 +27,22 @@ sealed interface RmaOperation extends BackendOperation {
     // A signal uses only its communicator.
   }
 
-  @Override
-  default void launch(StreamDriver stream) {
-    CommunicatorHandle handle = communicator().handle();
-    handle.enter(function());
-    try {
-      int result = make(stream);
-      if (result != 0) {
-        communicator().settle(result, function());
-      }
-    } finally {
-      handle.leave();
-    }
-  }
-
-  /** Makes the call within a group. Called by the thread inside the communicator. */
-  default void enqueue(StreamDriver stream) {
-    int result = make(stream);
-    if (result != nccl_h.ncclInProgress()) {
-      NcclResults.check(result, function());
-    }
-  }
-
-  private int make(StreamDriver stream) {
-    CommunicatorHandle handle = communicator().handle();
-    return handle.guarded(() -> call(handle.pointer(), ((CudaStreamDriver) stream).pointer()));
-  }
-
   /**
    * A write into a peer's window, followed by a signal.
    *
    * @param offset the offset in the peer's window, in bytes
    */
-  record Put(WindowRegistry windows, Buffer source, int peer, Window window, long offset)
+  record Put(Registrations registrations, Buffer source, int peer, Window window, long offset)
       implements RmaOperation {
 
     /** Checks the arguments of {@link NcclCommunicator#putSignal}. */
     static Put checked(
-        WindowRegistry windows, Buffer source, int peer, Window window, long offset) {
-      NativeCommunicator communicator = windows.communicator();
+        Registrations registrations, Buffer source, int peer, Window window, long offset) {
+      CommunicatorHandle communicator = registrations.communicator();
       communicator.library().require("ncclPutSignal");
       communicator.context().checkUsable(source, "source");
       checkPeer(communicator, peer);
-      windows.checkPut(source, window);
+      registrations.checkPut(source, window);
       if (source.count() == 0) {
         throw new IllegalArgumentException(
             "source has count 0; a put needs data (signal() signals a peer without data)");
@@ -88,12 +55,7 @@ sealed interface RmaOperation extends BackendOperation {
             "offset is %d; %d elements of %s at that offset are not within the window's %d bytes"
                 .formatted(offset, source.count(), source.type(), target.byteSize()));
       }
-      return new Put(windows, source, peer, window, offset * bytes);
-    }
-
-    @Override
-    public NativeCommunicator communicator() {
-      return windows.communicator();
+      return new Put(registrations, source, peer, window, offset * bytes);
     }
 
     @Override
@@ -124,18 +86,18 @@ sealed interface RmaOperation extends BackendOperation {
 
     @Override
     public void checkOpen() {
-      windows.checkPut(source, window);
+      registrations.checkPut(source, window);
     }
   }
 
   /** A signal without data. */
-  record Signal(NativeCommunicator communicator, int peer) implements RmaOperation {
+  record Signal(int peer) implements RmaOperation {
     /** Checks the arguments of {@link NcclCommunicator#signal}. */
-    static Signal checked(NativeCommunicator communicator, int peer) {
+    static Signal checked(CommunicatorHandle communicator, int peer) {
       communicator.library().require("ncclSignal");
       communicator.context().checkConnected();
       checkPeer(communicator, peer);
-      return new Signal(communicator, peer);
+      return new Signal(peer);
     }
 
     @Override
@@ -155,10 +117,10 @@ sealed interface RmaOperation extends BackendOperation {
   }
 
   /** A wait for peers' signals. */
-  record Wait(NativeCommunicator communicator, List<WaitSignal> signals) implements RmaOperation {
+  record Wait(List<WaitSignal> signals) implements RmaOperation {
 
     /** Checks the arguments of {@link NcclCommunicator#waitSignal}. */
-    static Wait checked(NativeCommunicator communicator, List<WaitSignal> signals) {
+    static Wait checked(CommunicatorHandle communicator, List<WaitSignal> signals) {
       communicator.library().require("ncclWaitSignal");
       communicator.context().checkConnected();
       List<WaitSignal> copy = Arguments.copyOf(signals, "signals");
@@ -173,7 +135,7 @@ sealed interface RmaOperation extends BackendOperation {
               "signals names peer " + signal.peer() + " twice; each peer has one count");
         }
       }
-      return new Wait(communicator, copy);
+      return new Wait(copy);
     }
 
     @Override
@@ -203,7 +165,7 @@ sealed interface RmaOperation extends BackendOperation {
     }
   }
 
-  private static void checkPeer(NativeCommunicator communicator, int peer) {
+  private static void checkPeer(CommunicatorHandle communicator, int peer) {
     Arguments.inRange(peer, "peer", 0, communicator.context().size() - 1);
   }
 }

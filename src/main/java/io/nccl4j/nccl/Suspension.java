@@ -8,10 +8,10 @@ import java.lang.foreign.ValueLayout;
 
 /** Suspends and resumes a communicator, and reports how much GPU memory NCCL uses for it. */
 final class Suspension {
-  private final NativeCommunicator communicator;
+  private final CommunicatorHandle communicator;
   private volatile boolean inProgress;
 
-  Suspension(NativeCommunicator communicator) {
+  Suspension(CommunicatorHandle communicator) {
     this.communicator = communicator;
   }
 
@@ -72,7 +72,7 @@ final class Suspension {
     if (!isSuspended()) {
       communicator.context().checkConnected();
     }
-    MemorySegment comm = communicator.handle().enter("ncclCommMemStats");
+    MemorySegment comm = communicator.enter("ncclCommMemStats");
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment value = arena.allocate(ValueLayout.JAVA_LONG);
       return new MemoryStatistics(
@@ -81,14 +81,13 @@ final class Suspension {
           statistic(comm, nccl_h.ncclStatGpuMemPersist(), value),
           statistic(comm, nccl_h.ncclStatGpuMemSuspended(), value) != 0);
     } finally {
-      communicator.handle().leave();
+      communicator.leave();
     }
   }
 
   private long statistic(MemorySegment comm, int kind, MemorySegment value) {
     NcclResults.check(
-        communicator.handle().guarded(() -> nccl_h.ncclCommMemStats(comm, kind, value)),
-        "ncclCommMemStats");
+        communicator.guarded(() -> nccl_h.ncclCommMemStats(comm, kind, value)), "ncclCommMemStats");
     return value.get(ValueLayout.JAVA_LONG, 0);
   }
 }

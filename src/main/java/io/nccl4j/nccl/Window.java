@@ -25,13 +25,13 @@ public final class Window implements AutoCloseable {
   static final int ALIGNMENT = nccl_h.NCCL_WIN_REQUIRED_ALIGNMENT();
 
   private final Communicator communicator;
-  private final RegistrationTable registrations;
+  private final Registrations registrations;
   private final MemoryHandle handle;
   private final Set<WindowOption> options;
 
   Window(
       Communicator communicator,
-      RegistrationTable registrations,
+      Registrations registrations,
       MemoryHandle handle,
       Set<WindowOption> options) {
     this.communicator = communicator;
@@ -93,7 +93,7 @@ public final class Window implements AutoCloseable {
   /** Queries the address of this rank's memory from NCCL. */
   private long userPointer(MemorySegment handle) {
     String function = "ncclWinGetUserPtr";
-    NativeCommunicator nativeCommunicator = registrations.communicator();
+    CommunicatorHandle nativeCommunicator = registrations.communicator();
     nativeCommunicator.library().require(function);
     nativeCommunicator.context().checkConnected();
     try (Arena arena = Arena.ofConfined()) {
@@ -129,7 +129,7 @@ public final class Window implements AutoCloseable {
   }
 
   /** Returns whether this window belongs to the communicator with that table. */
-  boolean isOf(RegistrationTable table) {
+  boolean isOf(Registrations table) {
     return registrations == table;
   }
 

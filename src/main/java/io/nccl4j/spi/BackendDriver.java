@@ -53,10 +53,10 @@ public interface BackendDriver {
   Allocation allocatePinned(DataType type, long count);
 
   /**
-   * Launches the calls of one group, of communicators of this backend. If it throws, none of the
-   * calls is guaranteed to have been launched.
+   * Launches calls of communicators of this backend, which progress together. If it throws, none of
+   * them is guaranteed to have been launched.
    *
    * @param calls the calls, in the order in which they were made; at least one
    */
-  void launchGroup(List<? extends EnqueuedCall> calls);
+  void launch(List<? extends EnqueuedCall> calls);
 }

@@ -1,7 +1,5 @@
 package io.nccl4j.spi;
 
-import io.nccl4j.NcclException;
-
 /**
  * An operation that only one backend has, and that can be used in groups and graphs. The backend
  * validates its arguments before it calls {@link Contract#submit}.
@@ -17,11 +15,4 @@ public interface BackendOperation {
    * @throws IllegalStateException if one has been closed since the call was made
    */
   void checkOpen();
-
-  /**
-   * Launches the operation outside any group.
-   *
-   * @throws NcclException if the library rejects it
-   */
-  void launch(StreamDriver stream);
 }

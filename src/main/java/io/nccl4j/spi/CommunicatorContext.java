@@ -32,6 +32,9 @@ public interface CommunicatorContext {
   /** Returns whether the communicator is connected and neither closed nor aborted. */
   boolean isOpen();
 
+  /** Returns whether it was aborted, or its close has ended, so that no call may begin. */
+  boolean isEnded();
+
   /** Returns whether its operations were ended before they completed. */
   boolean isAborted();
 
@@ -57,7 +60,10 @@ public interface CommunicatorContext {
    */
   void checkUsable(Buffer buffer, String argument);
 
-  /** Reports that the communicator's operations were ended before they completed. */
+  /**
+   * Reports that the communicator's operations were ended before they completed. If it was being
+   * closed, it has ended.
+   */
   void markAborted();
 
   /**

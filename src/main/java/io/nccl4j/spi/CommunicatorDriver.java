@@ -59,25 +59,6 @@ public interface CommunicatorDriver {
   CommunicatorDriver grow(int newSize, UniqueId id, CommunicatorContext child);
 
   /**
-   * Launches one operation, outside any group. Allocates no objects.
-   *
-   * @param send the data to send, or null if the operation or the rank sends none
-   * @param recv the destination, or null if the operation or the rank receives nothing
-   * @param count the count that the C function takes, in elements
-   * @param operator the code of a reduction's operator, or {@link #NO_OPERATOR}
-   * @param peer the root or the peer, or {@link io.nccl4j.Communicator#NO_PEER}
-   * @param stream the stream that orders it; a stream of this rank's device
-   */
-  void launch(
-      Operation operation,
-      BufferMemory send,
-      BufferMemory recv,
-      long count,
-      int operator,
-      int peer,
-      StreamDriver stream);
-
-  /**
    * Returns an object that is equal for all ranks of this communicator in this process, and for no
    * other communicator.
    */

@@ -10,7 +10,6 @@ import io.nccl4j.internal.reference.reduce.ReductionOp;
 import io.nccl4j.internal.reference.stream.EventRecord;
 import io.nccl4j.internal.reference.stream.ReferenceStream;
 import io.nccl4j.spi.EnqueuedCall;
-import io.nccl4j.spi.EnqueuedOperation;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
@@ -35,7 +34,7 @@ final class GroupLaunch {
     final HostedRank hostedRank;
     final ReferenceStream lead;
     final Set<ReferenceStream> others = new LinkedHashSet<>();
-    final List<EnqueuedOperation> calls = new ArrayList<>();
+    final List<EnqueuedCall> calls = new ArrayList<>();
     final List<ReductionOp> operators = new ArrayList<>();
     RankExecution execution;
     long turnNumber;
@@ -49,7 +48,7 @@ final class GroupLaunch {
     void createExecution() {
       execution = new RankExecution(hostedRank);
       for (int i = 0; i < calls.size(); i++) {
-        EnqueuedOperation from = calls.get(i);
+        EnqueuedCall from = calls.get(i);
         Call call = new Call();
         call.set(
             from.operation(),
@@ -69,15 +68,12 @@ final class GroupLaunch {
 
   static GroupLaunch of(List<? extends EnqueuedCall> calls) {
     GroupLaunch launch = new GroupLaunch();
-    for (EnqueuedCall call : calls) {
-      // This backend has no calls other than the contract's operations.
-      launch.add((EnqueuedOperation) call);
-    }
-    launch.parts.values().forEach(GroupLaunch::checkSelfMessages);
+    calls.forEach(launch::add);
+    launch.parts.values().forEach(part -> checkSelfMessages(part.hostedRank, part.selfSends));
     return launch;
   }
 
-  private void add(EnqueuedOperation call) {
+  private void add(EnqueuedCall call) {
     ReferenceCommunicator communicator = (ReferenceCommunicator) call.communicatorDriver();
     ReferenceStream stream = (ReferenceStream) call.streamDriver();
     Part part =
@@ -87,20 +83,31 @@ final class GroupLaunch {
     }
     part.calls.add(call);
     part.operators.add(communicator.operator(call.operator()));
-    if (call.operation().pointToPoint() && call.peer() == part.hostedRank.rank()) {
-      part.selfSends += call.sendMemory() != null ? 1 : -1;
-    }
+    part.selfSends += selfSends(call, part.hostedRank);
   }
 
-  private static void checkSelfMessages(Part part) {
-    if (part.selfSends != 0) {
+  /** Returns 1 for a send to this rank itself, -1 for a receive from it, else 0. */
+  static int selfSends(EnqueuedCall call, HostedRank hostedRank) {
+    if (!call.operation().pointToPoint() || call.peer() != hostedRank.rank()) {
+      return 0;
+    }
+    return call.sendMemory() != null ? 1 : -1;
+  }
+
+  /**
+   * Throws unless a rank's sends to itself and its receives from itself match.
+   *
+   * @param selfSends the sends without the receives
+   */
+  static void checkSelfMessages(HostedRank hostedRank, int selfSends) {
+    if (selfSends != 0) {
       throw new NcclInvalidUsageException(
           "Group.run",
           NcclResult.INVALID_USAGE.code(),
-          part.hostedRank
+          hostedRank
               + " has "
-              + Math.abs(part.selfSends)
-              + (part.selfSends > 0 ? " more sends to" : " more receives from")
+              + Math.abs(selfSends)
+              + (selfSends > 0 ? " more sends to" : " more receives from")
               + " itself than the other way round in one group",
           "");
     }
@@ -136,7 +143,7 @@ final class GroupLaunch {
     if (together.size() == 1 && together.getFirst().calls.size() == 1) {
       // Nothing has to progress together with it, so launch it like a call outside a group.
       Part only = together.getFirst();
-      EnqueuedOperation call = only.calls.getFirst();
+      EnqueuedCall call = only.calls.getFirst();
       lead.launch(
           only.hostedRank,
           call.operation(),

@@ -151,7 +151,12 @@ public final class ReferenceBackendDriver implements BackendDriver {
   }
 
   @Override
-  public void launchGroup(List<? extends EnqueuedCall> calls) {
-    GroupLaunch.of(calls).launch();
+  public void launch(List<? extends EnqueuedCall> calls) {
+    if (calls.size() == 1) {
+      EnqueuedCall only = calls.getFirst();
+      ((ReferenceCommunicator) only.communicatorDriver()).launch(only);
+    } else {
+      GroupLaunch.of(calls).launch();
+    }
   }
 }

@@ -24,9 +24,7 @@ import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
-import io.nccl4j.spi.StreamDriver;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
+import io.nccl4j.spi.EnqueuedCall;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
@@ -34,6 +32,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 import java.util.SortedSet;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 
@@ -51,20 +50,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     Participant arrive(Deadline deadline);
   }
 
-  private static final VarHandle INSIDE;
-
-  static {
-    try {
-      INSIDE =
-          MethodHandles.lookup().findVarHandle(ReferenceCommunicator.class, "inside", int.class);
-    } catch (ReflectiveOperationException e) {
-      throw new ExceptionInInitializerError(e);
-    }
-  }
-
-  @SuppressWarnings("UnusedVariable") // Accessed through INSIDE.
-  private int inside;
-
+  private final AtomicBoolean launching = new AtomicBoolean();
   private final CommunicatorContext context;
   private final RankOptions options;
   private final ProcessEndpoint endpoint;
@@ -258,27 +244,26 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     return hostedRank;
   }
 
-  @Override
-  public void launch(
-      Operation operation,
-      BufferMemory send,
-      BufferMemory recv,
-      long count,
-      int op,
-      int peer,
-      StreamDriver stream) {
+  /** Launches a call that nothing has to progress together with. */
+  void launch(EnqueuedCall call) {
+    GroupLaunch.checkSelfMessages(hostedRank, GroupLaunch.selfSends(call, hostedRank));
     // Harmless here, but such a program would fail on NCCL; both backends detect it alike.
-    if ((int) INSIDE.getOpaque(this) != 0) {
+    if (!launching.compareAndSet(false, true)) {
       throw new IllegalStateException(
           this + " is in use by another thread; one thread at a time may use a communicator");
     }
-    INSIDE.setOpaque(this, 1);
     try {
-      ((ReferenceStream) stream)
-          .launch(hostedRank, operation, send, recv, count, operator(op), peer);
+      ((ReferenceStream) call.streamDriver())
+          .launch(
+              hostedRank,
+              call.operation(),
+              call.sendMemory(),
+              call.recvMemory(),
+              call.count(),
+              operator(call.operator()),
+              call.peer());
     } finally {
-      // Not a method call, which could overflow the stack again after the operation did.
-      inside = 0;
+      launching.set(false);
     }
   }
 
