@@ -221,13 +221,20 @@ class NativeFailuresTest {
   @Test
   void failedGroupEndThrows() {
     StandIn.fail("ncclGroupEnd", 3, 1);
+    Buffer other = ints(1);
     NcclException thrown =
         assertThrows(
             NcclException.class,
-            () -> Group.run(() -> comm.allReduce(value, value, ReduceOp.SUM, stream)));
+            () ->
+                Group.run(
+                    () -> {
+                      comm.allReduce(value, value, ReduceOp.SUM, stream);
+                      comm.allReduce(other, other, ReduceOp.SUM, stream);
+                    }));
     assertEquals("ncclGroupEnd", thrown.function());
     comm.allReduce(value, value, ReduceOp.SUM, stream);
     assertArrayEquals(new int[] {5}, download(value));
+    other.close();
   }
 
   @Test

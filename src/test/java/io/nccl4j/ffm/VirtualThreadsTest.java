@@ -45,13 +45,19 @@ class VirtualThreadsTest {
   @Test
   void operationsStreamsAndDevicesRefuseVirtualThreads() throws Exception {
     try (Pair pair = new Pair(CommunicatorConfig.defaults());
-        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 1)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 1);
+        Buffer other = pair.rank(0).newBuffer(DataType.INT32, 1)) {
       Stream stream = pair.stream(0);
       long launched = StandIn.calls("ncclAllReduce");
       refused("ncclAllReduce", () -> pair.rank(0).allReduce(value, value, ReduceOp.SUM, stream));
       refused(
           "ncclGroupEnd",
-          () -> Group.run(() -> pair.rank(0).allReduce(value, value, ReduceOp.SUM, stream)));
+          () ->
+              Group.run(
+                  () -> {
+                    pair.rank(0).allReduce(value, value, ReduceOp.SUM, stream);
+                    pair.rank(0).allReduce(other, other, ReduceOp.SUM, stream);
+                  }));
       refused("cudaGetDevice", stream::isComplete);
       refused("cudaGetDevice", stream::synchronize);
       refused("cudaGetDevice", () -> value.fill((byte) 1, stream));
