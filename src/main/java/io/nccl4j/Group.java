@@ -55,7 +55,6 @@ public final class Group {
   private record StreamUse(CommunicatorCore communicator, Stream stream) {}
 
   private final List<Call> calls = new ArrayList<>();
-  private boolean open;
   private final List<CommunicatorCore> unconnected = new ArrayList<>();
   // For each unconnected communicator its parent, or null.
   private final List<@Nullable CommunicatorCore> parents = new ArrayList<>();
@@ -93,20 +92,17 @@ public final class Group {
     OF_THREAD.set(this);
     ThreadScope.beginGroup(this::keeps);
     try {
-      open = true;
       collect(body);
     } finally {
-      // First: the other calls may fail for lack of stack.
-      open = false;
       ThreadScope.endGroup();
       // Not removed, since the next look-up would allocate an entry again.
       OF_THREAD.set(null);
     }
   }
 
-  /** Returns whether this group is open and has calls of a stream. */
+  /** Returns whether this group has calls of a stream. */
   private boolean keeps(Stream stream) {
-    return open && calls.stream().anyMatch(call -> call.stream() == stream);
+    return calls.stream().anyMatch(call -> call.stream() == stream);
   }
 
   /** Runs a lambda, which adds to this group. If it throws, the group forgets what it added. */
@@ -131,8 +127,7 @@ public final class Group {
 
   /** Returns this thread's open group, or null. */
   static @Nullable Group current() {
-    Group group = OF_THREAD.get();
-    return group == null || !group.open ? null : group;
+    return OF_THREAD.get();
   }
 
   /** Launches a checked call, or adds it to this thread's group or the stream's capture. */

@@ -1,7 +1,6 @@
 package io.nccl4j;
 
 import io.nccl4j.spi.CommunicatorContext;
-import java.lang.invoke.VarHandle;
 import java.util.List;
 
 /**
@@ -21,9 +20,9 @@ final class OperationNumbers {
   private OperationNumbers[] siblings = NONE;
   // The thread that last called a collective outside any group, and the numbers of the first and
   // the last of its collectives.
-  private Thread caller;
-  private long firstCalled;
-  private long lastCalled;
+  private volatile Thread caller;
+  private volatile long firstCalled;
+  private volatile long lastCalled;
 
   OperationNumbers(CommunicatorContext communicator) {
     this.communicator = communicator;
@@ -98,10 +97,8 @@ final class OperationNumbers {
     Thread thread = Thread.currentThread();
     long number = collectives + 1;
     for (OperationNumbers sibling : siblings) {
+      // First: if another thread has made the call since, it is also seen as the caller.
       long last = sibling.lastCalled;
-      // Read in this order, which matches the fence below: if another thread has taken over and
-      // made the call, this thread sees it as the caller.
-      VarHandle.loadLoadFence();
       if (sibling.caller != thread) {
         continue;
       }
@@ -114,6 +111,5 @@ final class OperationNumbers {
     }
     firstCalled = number;
     caller = thread;
-    VarHandle.fullFence();
   }
 }

@@ -51,7 +51,6 @@ final class StreamUsers implements StreamContext {
   void add(StreamUser communicator) {
     users.removeIf(user -> !user.isOpen() && !user.isAborted());
     users.addIfAbsent(communicator);
-    // Last, so that an Error above leaves the communicator unrecorded.
     last = communicator;
   }
 

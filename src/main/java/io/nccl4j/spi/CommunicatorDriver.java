@@ -106,8 +106,8 @@ public interface CommunicatorDriver {
   }
 
   /**
-   * Ends the connection at once, possibly while {@link #connect} runs. Called again only after an
-   * {@link Error} of this method or of {@link #close}.
+   * Ends the connection at once, possibly while {@link #connect} runs. Called at most once, and not
+   * after {@link #close}.
    */
   void abort();
 
