@@ -1,6 +1,8 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.jfr.FlightRecorderEvents;
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.LibraryVersion;
 import io.nccl4j.spi.BackendDriver;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.LibraryVersion;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.spi.BackendProvider;
 import java.nio.charset.StandardCharsets;

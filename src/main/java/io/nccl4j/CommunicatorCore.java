@@ -236,7 +236,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     identity = lineage.identity();
     firstRank = lineage.parent() == null ? -1 : lineage.parent().firstRank();
     try {
-      FlightRecorderEvents.step(this, lineage.step(), this::connectOrAbort);
+      CommunicatorEvents.step(this, lineage.step(), this::connectOrAbort);
     } finally {
       // Children must not keep their parent reachable.
       lineage = null;
@@ -401,7 +401,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     if (state.isOpen()) {
       aborted = true;
       transitionTo(State.REVOKED);
-      FlightRecorderEvents.record(this, "revoke", null);
+      CommunicatorEvents.record(this, "revoke", null);
     }
   }
 
@@ -409,7 +409,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   public synchronized void markSuspended(boolean suspended) {
     if (state == (suspended ? State.CONNECTED : State.SUSPENDED)) {
       transitionTo(suspended ? State.SUSPENDED : State.CONNECTED);
-      FlightRecorderEvents.record(this, suspended ? "suspend" : "resume", null);
+      CommunicatorEvents.record(this, suspended ? "suspend" : "resume", null);
     }
   }
 
@@ -421,7 +421,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
     if (found.isPresent() && !failureReported) {
       failureReported = true;
-      FlightRecorderEvents.record(this, "failure", found.get());
+      CommunicatorEvents.record(this, "failure", found.get());
     }
     return found;
   }
@@ -517,7 +517,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       transitionTo(State.ABORTED);
     }
     try {
-      FlightRecorderEvents.step(this, "abort", this::abortNow);
+      CommunicatorEvents.step(this, "abort", this::abortNow);
     } finally {
       if (streams().stream().anyMatch(Stream::closedWhileBusy)) {
         // In the background, since an abort does not wait for the device.
@@ -596,7 +596,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       return () -> {};
     }
     transitionTo(State.CLOSING);
-    return () -> FlightRecorderEvents.step(this, "close", this::closeNow);
+    return () -> CommunicatorEvents.step(this, "close", this::closeNow);
   }
 
   private void closeNow() {

@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.jfr.FlightRecorderEvents;
+import io.nccl4j.internal.jfr.GraphEvent;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.spi.GraphDriver;
@@ -102,7 +104,7 @@ public final class Graph implements AutoCloseable {
     Capture capture = Capture.begin();
     try {
       for (Stream stream : streams) {
-        events.add(new GraphEvent("capture", stream));
+        events.add(new GraphEvent("capture", stream.device(), stream.number()));
         stream.startCapture();
         begun.add(stream);
       }
@@ -268,7 +270,7 @@ public final class Graph implements AutoCloseable {
         call.communicator().numbers().count(call.operation(), call.peer());
       }
       if (FlightRecorderEvents.on()) {
-        GraphEvent event = new GraphEvent("launch", stream);
+        GraphEvent event = new GraphEvent("launch", stream.device(), stream.number());
         fill(event);
         LaunchTrace.record(event, stream, () -> driver.launch(stream.driver()));
       } else {
@@ -285,7 +287,11 @@ public final class Graph implements AutoCloseable {
 
   private void fill(GraphEvent event) {
     List<Call> calls = calls();
-    event.of(number, calls.size(), calls.isEmpty() ? null : calls.getFirst().communicator());
+    CommunicatorCore first = calls.isEmpty() ? null : calls.getFirst().communicator();
+    event.graph = number;
+    event.operations = calls.size();
+    event.communicator = first == null ? null : first.identity();
+    event.firstRank = first == null ? -1 : first.firstRank();
   }
 
   /**

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.jfr.FlightRecorderEvents;
 import io.nccl4j.spi.BackendDriver;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;

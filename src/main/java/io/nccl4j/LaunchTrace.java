@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.jfr.CollectiveEvent;
+import io.nccl4j.internal.jfr.GraphEvent;
 import io.nccl4j.spi.OperationTrace;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -15,6 +17,8 @@ final class LaunchTrace implements OperationTrace {
   private final Stream stream;
   // The calls that are launched together, on all streams; empty for a graph.
   private final List<Call> together;
+  // The operations on this stream, and the event of each.
+  private final List<Call> calls = new ArrayList<>();
   private final List<CollectiveEvent> collectives = new ArrayList<>();
   // The launch of a graph, or null.
   private final GraphEvent graph;
@@ -66,7 +70,6 @@ final class LaunchTrace implements OperationTrace {
     Operation operation = call.operation();
     DataType type = (call.send() == null ? call.recv() : call.send()).type();
     CollectiveEvent event = new CollectiveEvent();
-    event.of = communicator;
     event.operation = operation.method();
     event.communicator = communicator.identity();
     event.sequence = number;
@@ -82,6 +85,7 @@ final class LaunchTrace implements OperationTrace {
     event.count = call.count();
     event.bytes = type.byteSize(call.count());
     collectives.add(event);
+    calls.add(call);
   }
 
   private void record(Runnable launch) {
@@ -119,10 +123,11 @@ final class LaunchTrace implements OperationTrace {
 
   @Override
   public synchronized long finished() {
-    for (CollectiveEvent event : collectives) {
+    for (int i = 0; i < collectives.size(); i++) {
+      CollectiveEvent event = collectives.get(i);
       event.end();
       // An abort ends operations as if they had completed.
-      event.wasAborted = event.of.isAborted();
+      event.wasAborted = calls.get(i).communicator().isAborted();
     }
     if (graph != null) {
       graph.end();
@@ -142,9 +147,13 @@ final class LaunchTrace implements OperationTrace {
       finished();
     }
     String error = failure == null ? null : failure.toString();
-    for (CollectiveEvent event : collectives) {
+    for (int i = 0; i < collectives.size(); i++) {
+      CollectiveEvent event = collectives.get(i);
       event.queued = begunAt - enqueuedAt;
-      event.error = error == null && event.wasAborted ? "aborted: " + event.of : error;
+      event.error =
+          error == null && event.wasAborted
+              ? "aborted: " + calls.get(i).communicator()
+              : error;
       event.commit();
     }
     if (graph != null) {

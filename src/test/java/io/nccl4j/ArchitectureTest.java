@@ -24,9 +24,9 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /**
- * Tests the dependencies between packages: the contract depends on the driver interfaces, {@code
- * nccl} and {@code cuda} on {@code internal} and the bindings. All packages may use {@code
- * internal.util}.
+ * Tests the dependencies between packages: the contract depends on the driver interfaces and the
+ * recorder's events, {@code nccl} and {@code cuda} on {@code internal.cuda}, {@code internal.ffm}
+ * and the bindings. All packages may use {@code internal.util}.
  */
 class ArchitectureTest {
   private static final String CONTRACT = "io.nccl4j";
@@ -34,8 +34,9 @@ class ArchitectureTest {
   private static final String NCCL = "io.nccl4j.nccl..";
   private static final String CUDA = "io.nccl4j.cuda..";
   private static final String RENDEZVOUS = "io.nccl4j.rendezvous..";
-  private static final String INTERNAL = "io.nccl4j.internal";
+  private static final String FFM = "io.nccl4j.internal.ffm";
   private static final String INTERNAL_CUDA = "io.nccl4j.internal.cuda";
+  private static final String JFR = "io.nccl4j.internal.jfr";
   private static final String UTIL = "io.nccl4j.internal.util";
   private static final String AUTH = "io.nccl4j.internal.auth";
   private static final String PROTOCOLS = "io.nccl4j.internal.rendezvous..";
@@ -77,6 +78,11 @@ class ArchitectureTest {
   }
 
   @Test
+  void jfrDependsOnUtilOnly() {
+    onlyDepends(JFR, JFR);
+  }
+
+  @Test
   void utilDependsOnNothing() {
     classes()
         .that()
@@ -99,6 +105,7 @@ class ArchitectureTest {
                 CONTRACT,
                 SPI,
                 UTIL,
+                JFR,
                 "java..",
                 "jdk.jfr",
                 "org.apache.logging.log4j",
@@ -134,18 +141,18 @@ class ArchitectureTest {
 
   @Test
   void ncclPackagesAreLayered() {
-    onlyDepends(NCCL, CONTRACT, SPI, NCCL, CUDA, INTERNAL_CUDA, INTERNAL, BINDINGS);
-    onlyDepends(CUDA, CONTRACT, SPI, CUDA, INTERNAL_CUDA, INTERNAL, BINDINGS);
-    onlyDepends(INTERNAL_CUDA, CONTRACT, SPI, INTERNAL_CUDA, INTERNAL, BINDINGS);
-    onlyDepends(INTERNAL, CONTRACT, INTERNAL, BINDINGS);
+    onlyDepends(NCCL, CONTRACT, SPI, NCCL, CUDA, INTERNAL_CUDA, FFM, BINDINGS);
+    onlyDepends(CUDA, CONTRACT, SPI, CUDA, INTERNAL_CUDA, FFM, BINDINGS);
+    onlyDepends(INTERNAL_CUDA, CONTRACT, SPI, INTERNAL_CUDA, FFM, BINDINGS);
+    onlyDepends(FFM, CONTRACT, FFM, JFR, BINDINGS);
     onlyDepends(BINDINGS, BINDINGS);
   }
 
   @Test
   void onlyNcclPackagesUseBindingsAndInternals() {
     noClasses()
-        .that(HAND_WRITTEN.and(not(resideInAnyPackage(NCCL, CUDA, INTERNAL_CUDA, INTERNAL))))
-        .should(dependOnClassesThat(resideInAnyPackage(BINDINGS, INTERNAL_CUDA, INTERNAL)))
+        .that(HAND_WRITTEN.and(not(resideInAnyPackage(NCCL, CUDA, INTERNAL_CUDA, FFM))))
+        .should(dependOnClassesThat(resideInAnyPackage(BINDINGS, INTERNAL_CUDA, FFM)))
         .check(LIBRARY);
   }
 

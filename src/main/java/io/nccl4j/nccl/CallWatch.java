@@ -1,6 +1,6 @@
 package io.nccl4j.nccl;
 
-import io.nccl4j.internal.Poller;
+import io.nccl4j.internal.util.Poller;
 import java.lang.ref.WeakReference;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;

@@ -2,7 +2,7 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.bindings.nccl.ncclConfig_t;
 import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.internal.NativeEnvironment;
+import io.nccl4j.internal.ffm.NativeEnvironment;
 import io.nccl4j.internal.util.Loggers;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

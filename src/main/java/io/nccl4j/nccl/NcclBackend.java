@@ -14,7 +14,7 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
-import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.internal.ffm.NativeLibrary;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.Contract;

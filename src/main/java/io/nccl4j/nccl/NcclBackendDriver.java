@@ -8,7 +8,6 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
-import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.cuda.CudaEventDriver;
 import io.nccl4j.internal.cuda.CudaStreamDriver;
 import io.nccl4j.internal.cuda.DeviceMemory;

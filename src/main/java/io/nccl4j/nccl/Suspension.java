@@ -1,7 +1,6 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.internal.NcclResults;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

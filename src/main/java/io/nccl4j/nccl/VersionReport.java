@@ -5,7 +5,7 @@ import io.nccl4j.CudaException;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
-import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.internal.ffm.NativeLibrary;
 import java.nio.file.Path;
 import java.util.Optional;
 import org.jspecify.annotations.NullMarked;

@@ -3,7 +3,7 @@ package io.nccl4j.ffm;
 import io.nccl4j.Backend;
 import io.nccl4j.CudaException;
 import io.nccl4j.LibraryNotFoundException;
-import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.internal.ffm.NativeLibrary;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.VersionReport;
 import java.io.IOException;

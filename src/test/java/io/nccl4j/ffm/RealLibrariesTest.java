@@ -13,7 +13,7 @@ import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.fixtures.libraries.Driver;
 import io.nccl4j.fixtures.libraries.OnRealLibraries;
 import io.nccl4j.fixtures.libraries.Requirement;
-import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.internal.ffm.NativeLibrary;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.fixtures.libraries.StandIn;
-import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.internal.ffm.NativeLibrary;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.VersionReport;
 import org.junit.jupiter.api.AfterEach;

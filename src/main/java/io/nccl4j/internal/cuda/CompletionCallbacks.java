@@ -1,7 +1,7 @@
 package io.nccl4j.internal.cuda;
 
-import io.nccl4j.internal.Poller;
 import io.nccl4j.internal.util.Loggers;
+import io.nccl4j.internal.util.Poller;
 import io.nccl4j.spi.OperationTrace;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;

@@ -1,10 +1,8 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.internal.BlockingCalls;
-import io.nccl4j.internal.CaptureMode;
-import io.nccl4j.internal.CudaResults;
-import io.nccl4j.internal.PlatformThreads;
+import io.nccl4j.internal.ffm.BlockingCalls;
+import io.nccl4j.internal.ffm.PlatformThreads;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.spi.EventDriver;

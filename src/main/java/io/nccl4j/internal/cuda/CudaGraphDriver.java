@@ -1,8 +1,7 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.internal.CudaResults;
-import io.nccl4j.internal.PlatformThreads;
+import io.nccl4j.internal.ffm.PlatformThreads;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.spi.GraphDriver;
 import io.nccl4j.spi.StreamDriver;

@@ -1,10 +1,8 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.internal.CudaResults;
-import io.nccl4j.internal.NativeLibrary;
-import io.nccl4j.internal.PlatformThreads;
-import io.nccl4j.internal.PrimaryContexts;
+import io.nccl4j.internal.ffm.NativeLibrary;
+import io.nccl4j.internal.ffm.PlatformThreads;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

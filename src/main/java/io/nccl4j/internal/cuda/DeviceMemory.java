@@ -1,10 +1,7 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.internal.CudaResults;
-import io.nccl4j.internal.KeptMemory;
-import io.nccl4j.internal.NativeLibrary;
-import io.nccl4j.internal.OpenRanks;
+import io.nccl4j.internal.ffm.NativeLibrary;
 import io.nccl4j.spi.Allocation;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

@@ -1,9 +1,6 @@
 package io.nccl4j.internal.cuda;
 
-import io.nccl4j.internal.KeptMemory;
-import io.nccl4j.internal.PinnedMemory;
-import io.nccl4j.internal.PlatformThreads;
-import io.nccl4j.internal.PrimaryContexts;
+import io.nccl4j.internal.ffm.PlatformThreads;
 import io.nccl4j.spi.Allocation;
 import java.lang.foreign.MemorySegment;
 import java.util.stream.IntStream;

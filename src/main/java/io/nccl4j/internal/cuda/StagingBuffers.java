@@ -1,7 +1,5 @@
 package io.nccl4j.internal.cuda;
 
-import io.nccl4j.internal.KeptMemory;
-import io.nccl4j.internal.PinnedMemory;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;

@@ -11,7 +11,7 @@ import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.cuda.CudaDevices;
-import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.internal.ffm.NativeLibrary;
 import io.nccl4j.nccl.VersionReport;
 import java.io.IOException;
 import java.lang.foreign.Arena;

@@ -1,6 +1,6 @@
 package io.nccl4j.tools.doctor;
 
-import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.internal.ffm.NativeLibrary;
 import io.nccl4j.rendezvous.LaunchEnvironment;
 import java.io.IOException;
 import java.io.UncheckedIOException;

@@ -3,7 +3,7 @@ package io.nccl4j.tools.doctor;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.internal.ffm.NativeLibrary;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.List;

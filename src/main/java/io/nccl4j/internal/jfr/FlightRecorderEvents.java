@@ -1,5 +1,6 @@
-package io.nccl4j;
+package io.nccl4j.internal.jfr;
 
+import io.nccl4j.internal.util.LibraryVersion;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -8,10 +9,8 @@ import jdk.jfr.FlightRecorderListener;
 import jdk.jfr.Recording;
 import jdk.jfr.RecordingState;
 
-/**
- * Tracks whether the JDK Flight Recorder is recording, and records communicator and process events.
- */
-final class FlightRecorderEvents {
+/** Tracks whether the JDK Flight Recorder is recording, and records the process. */
+public final class FlightRecorderEvents {
   /**
    * Updates the flag whenever a recording starts or stops, however it was requested. Unlike other
    * ways to observe recordings, this does not start the recorder.
@@ -37,7 +36,8 @@ final class FlightRecorderEvents {
 
   private FlightRecorderEvents() {}
 
-  static synchronized void backendOpened() {
+  /** Starts to watch recordings, if this is the first open backend. */
+  public static synchronized void backendOpened() {
     openBackends++;
     if (openBackends == 1) {
       FlightRecorder.addListener(LISTENER);
@@ -48,7 +48,7 @@ final class FlightRecorderEvents {
    * Stops watching recordings after the last backend, so that this class can be unloaded. What is
    * still open then is not recorded.
    */
-  static synchronized void backendClosed() {
+  public static synchronized void backendClosed() {
     openBackends--;
     if (openBackends == 0) {
       if (on) {
@@ -61,39 +61,12 @@ final class FlightRecorderEvents {
   }
 
   /** Returns whether any recording is running, regardless of its enabled events. */
-  static boolean on() {
+  public static boolean on() {
     return on;
   }
 
   private static void update(FlightRecorder recorder) {
     on = recorder.getRecordings().stream().anyMatch(r -> r.getState() == RecordingState.RUNNING);
-  }
-
-  /** Runs a step of a communicator's life cycle, and records it if a recording is running. */
-  static void step(CommunicatorCore communicator, String step, Runnable work) {
-    if (!on) {
-      work.run();
-      return;
-    }
-    CommunicatorEvent event = new CommunicatorEvent();
-    event.begin();
-    try {
-      work.run();
-    } catch (Throwable failure) {
-      event.error = failure.toString();
-      throw failure;
-    } finally {
-      event.record(communicator, step);
-    }
-  }
-
-  /** Records a state change or a failure of a communicator. */
-  static void record(CommunicatorCore communicator, String step, Throwable failure) {
-    if (on) {
-      CommunicatorEvent event = new CommunicatorEvent();
-      event.error = failure == null ? null : failure.toString();
-      event.record(communicator, step);
-    }
   }
 
   private static void recordProcess() {

@@ -1,4 +1,4 @@
-package io.nccl4j.internal;
+package io.nccl4j.internal.jfr;
 
 import jdk.jfr.Category;
 import jdk.jfr.Description;
@@ -13,18 +13,18 @@ import jdk.jfr.StackTrace;
 @Category("nccl4j")
 @Description("Search for and loading of a native library")
 @StackTrace(false)
-final class LibraryEvent extends Event {
+public final class LibraryEvent extends Event {
   @Label("Library")
-  String library;
+  public String library;
 
   @Label("Version")
   @Description("The code returned by the library's version function")
-  int version;
+  public int version;
 
   @Label("Path")
-  String path;
+  public String path;
 
   @Label("Error")
   @Description("The reason if no library was loaded")
-  String error;
+  public String error;
 }

@@ -1,8 +1,9 @@
-package io.nccl4j.internal;
+package io.nccl4j.internal.cuda;
 
 import io.nccl4j.CudaException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cudart.cudart_h;
+import io.nccl4j.internal.ffm.BlockingCalls;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;

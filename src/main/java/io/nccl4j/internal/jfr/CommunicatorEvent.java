@@ -1,4 +1,4 @@
-package io.nccl4j;
+package io.nccl4j.internal.jfr;
 
 import jdk.jfr.Category;
 import jdk.jfr.Description;
@@ -13,65 +13,48 @@ import jdk.jfr.StackTrace;
 @Category("nccl4j")
 @Description("The creation, a state change, a failure or the end of a communicator, on one rank")
 @StackTrace(false)
-final class CommunicatorEvent extends Event {
+public final class CommunicatorEvent extends Event {
   @Label("Step")
   @Description(
       "init, split, shrink, grow and join create one; close, abort, revoke, suspend and resume"
           + " change it; failure is recorded when it is first detected")
-  String step;
+  public String step;
 
   @Label("Communicator")
   @Description("The same on every rank of it")
-  String communicator;
+  public String communicator;
 
   @Label("Name")
   @Description("The name in its configuration, or nothing")
-  String name;
+  public String name;
 
   @Label("Parent")
   @Description("On creation: the communicator that it is created from, or nothing")
-  String parent;
+  public String parent;
 
   @Label("Unique Id")
   @Description("On creation: the fingerprint of its id, or nothing on ranks without the id")
-  String uniqueId;
+  public String uniqueId;
 
   @Label("Backend")
-  String backend;
+  public String backend;
 
   @Label("Rank")
   @Description("-1 if connecting would have determined it")
-  int rank;
+  public int rank;
 
   @Label("Ranks")
   @Description("-1 if connecting would have determined it")
-  int ranks;
+  public int ranks;
 
   @Label("First Rank")
   @Description("The rank in its first ancestor")
-  int firstRank;
+  public int firstRank;
 
   @Label("Device")
-  int device;
+  public int device;
 
   @Label("Error")
   @Description("The failure, or nothing")
-  String error;
-
-  void record(CommunicatorCore of, String what) {
-    if (shouldCommit()) {
-      CommunicatorLineage lineage = of.lineage();
-      step = what;
-      communicator = of.identity();
-      name = of.config().name();
-      parent = lineage == null || lineage.parent() == null ? null : lineage.parent().identity();
-      uniqueId = lineage == null ? null : lineage.fingerprint();
-      backend = of.backend().name();
-      rank = of.rank();
-      ranks = of.size();
-      firstRank = of.firstRank();
-      device = of.device();
-      commit();
-    }
-  }
+  public String error;
 }

@@ -1,4 +1,4 @@
-package io.nccl4j.internal;
+package io.nccl4j.internal.ffm;
 
 import io.nccl4j.internal.util.Interrupts;
 import java.util.concurrent.ExecutionException;

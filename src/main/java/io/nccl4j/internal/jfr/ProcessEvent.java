@@ -1,4 +1,4 @@
-package io.nccl4j;
+package io.nccl4j.internal.jfr;
 
 import jdk.jfr.Category;
 import jdk.jfr.Description;
@@ -15,19 +15,19 @@ import jdk.jfr.StackTrace;
 @Description("The process that recorded, and the clock of its times")
 @Period("everyChunk")
 @StackTrace(false)
-final class ProcessEvent extends Event {
+public final class ProcessEvent extends Event {
   @Label("Process Id")
-  long pid;
+  public long pid;
 
   @Label("Host")
   @Description("The host's name, as the process sees it")
-  String host;
+  public String host;
 
   @Label("Clock")
   @Description("The kernel's boot id: processes that have the same one share a clock")
-  String clock;
+  public String clock;
 
   @Label("Library")
   @Description("The version of nccl4j")
-  String library;
+  public String library;
 }

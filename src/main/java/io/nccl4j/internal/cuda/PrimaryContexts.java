@@ -1,5 +1,6 @@
-package io.nccl4j.internal;
+package io.nccl4j.internal.cuda;
 
+import io.nccl4j.internal.ffm.DynamicLoader;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;

@@ -1,4 +1,4 @@
-package io.nccl4j;
+package io.nccl4j.internal.jfr;
 
 import jdk.jfr.Category;
 import jdk.jfr.DataAmount;
@@ -15,73 +15,72 @@ import jdk.jfr.Timespan;
 @Category("nccl4j")
 @Description("A collective, send or receive of one rank, from its call to its completion")
 @StackTrace(false)
-final class CollectiveEvent extends Event {
+public final class CollectiveEvent extends Event {
   @Label("Operation")
   @Description("The method of Communicator that enqueued it")
-  String operation;
+  public String operation;
 
   @Label("Communicator")
   @Description("The same on every rank of it")
-  String communicator;
+  public String communicator;
 
   @Label("Sequence Number")
   @Description(
       "Of this communicator's collectives, from 1, the same on every rank; of a send or receive,"
           + " among those to or from this peer; 0 if it was rejected")
-  long sequence;
+  public long sequence;
 
   @Label("Rank")
-  int rank;
+  public int rank;
 
   @Label("Ranks")
-  int ranks;
+  public int ranks;
 
   @Label("First Rank")
   @Description("The rank in the first ancestor of the communicator")
-  int firstRank;
+  public int firstRank;
 
   @Label("Peer")
   @Description("The root or the peer, or -1")
-  int peer;
+  public int peer;
 
   @Label("Device")
-  int device;
+  public int device;
 
   @Label("Stream")
   @Description("The stream's number in its process")
-  long stream;
+  public long stream;
 
   @Label("Group")
   @Description("A number that operations launched together in this process share, or 0")
-  long group;
+  public long group;
 
   @Label("Type")
-  String type;
+  public String type;
 
   @Label("Reduction")
   @Description("The operator of a reduction, or nothing")
-  String reduction;
+  public String reduction;
 
   @Label("Count")
   @Description("The count that the C function takes, in elements")
-  long count;
+  public long count;
 
   @Label("Bytes")
   @Description("The size of count elements")
   @DataAmount
-  long bytes;
+  public long bytes;
 
   @Label("Queued")
   @Description(
       "Time from the call until the stream started it; it ran for the rest of the duration")
   @Timespan(Timespan.NANOSECONDS)
-  long queued;
+  public long queued;
 
   @Label("Error")
   @Description("Why it failed, or nothing")
-  String error;
+  public String error;
 
-  // Not recorded; used to determine the error when the operation has ended.
-  transient CommunicatorCore of;
-  transient boolean wasAborted;
+  /** Not recorded; used to determine the error when the operation has ended. */
+  public transient boolean wasAborted;
 }

@@ -1,4 +1,4 @@
-package io.nccl4j.internal;
+package io.nccl4j.internal.ffm;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
@@ -16,7 +16,7 @@ import java.util.Optional;
  * loader's reason for a failure nor the path of the library found, and allows a library to one
  * class loader only.
  */
-final class DynamicLoader {
+public final class DynamicLoader {
   private static final int RTLD_NOW = 2;
   private static final int RTLD_NOLOAD = 4;
   private static final StructLayout DL_INFO =
@@ -44,7 +44,7 @@ final class DynamicLoader {
   private DynamicLoader() {}
 
   /** A failure of the dynamic loader, with its own message. */
-  static final class LoadException extends Exception {
+  public static final class LoadException extends Exception {
     private static final long serialVersionUID = 1;
 
     LoadException(String reason) {
@@ -53,7 +53,7 @@ final class DynamicLoader {
   }
 
   /** Opens a library by name or path and returns its handle. */
-  static MemorySegment open(String name) throws LoadException {
+  public static MemorySegment open(String name) throws LoadException {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment handle = (MemorySegment) invoke(DLOPEN, arena.allocateFrom(name), RTLD_NOW);
       if (handle.address() == 0) {
@@ -73,7 +73,7 @@ final class DynamicLoader {
   }
 
   /** Returns the address of a symbol of an open library. */
-  static MemorySegment symbol(MemorySegment library, String name) throws LoadException {
+  public static MemorySegment symbol(MemorySegment library, String name) throws LoadException {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment address = (MemorySegment) invoke(DLSYM, library, arena.allocateFrom(name));
       if (address.address() == 0) {

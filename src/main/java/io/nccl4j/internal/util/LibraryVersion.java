@@ -1,16 +1,16 @@
-package io.nccl4j;
+package io.nccl4j.internal.util;
 
 import java.util.Objects;
 
 /** The version of nccl4j itself. */
-final class LibraryVersion {
-  static final String UNPACKAGED = "unpackaged";
+public final class LibraryVersion {
+  public static final String UNPACKAGED = "unpackaged";
 
   private static final String CURRENT = find();
 
   private LibraryVersion() {}
 
-  static String current() {
+  public static String current() {
     return CURRENT;
   }
 

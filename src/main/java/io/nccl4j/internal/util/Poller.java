@@ -1,4 +1,4 @@
-package io.nccl4j.internal;
+package io.nccl4j.internal.util;
 
 import io.nccl4j.internal.util.Loggers;
 import java.util.concurrent.ThreadFactory;

@@ -1,9 +1,10 @@
-package io.nccl4j.internal;
+package io.nccl4j.internal.ffm;
 
-import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.LibraryNotFoundException.Attempt;
+import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.jfr.LibraryEvent;
 import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
 import java.lang.foreign.Arena;

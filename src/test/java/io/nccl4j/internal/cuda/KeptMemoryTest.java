@@ -1,4 +1,4 @@
-package io.nccl4j.internal;
+package io.nccl4j.internal.cuda;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;

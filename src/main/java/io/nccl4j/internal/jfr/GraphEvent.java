@@ -1,4 +1,4 @@
-package io.nccl4j;
+package io.nccl4j.internal.jfr;
 
 import jdk.jfr.Category;
 import jdk.jfr.Description;
@@ -13,49 +13,43 @@ import jdk.jfr.StackTrace;
 @Category("nccl4j")
 @Description("The capture of a graph, or a launch from its call to its completion")
 @StackTrace(false)
-final class GraphEvent extends Event {
+public final class GraphEvent extends Event {
   @Label("Step")
   @Description("capture or launch")
-  String step;
+  public String step;
 
   @Label("Graph")
   @Description("The graph's number in its process")
-  long graph;
+  public long graph;
 
   @Label("Operations")
   @Description("The number of its operations")
-  int operations;
+  public int operations;
 
   @Label("Communicator")
   @Description("The communicator of its first operation, the same on every rank of it")
-  String communicator;
+  public String communicator;
 
   @Label("First Rank")
   @Description("The rank in the first ancestor of that communicator, or -1")
-  int firstRank;
+  public int firstRank;
 
   @Label("Device")
-  int device;
+  public int device;
 
   @Label("Stream")
   @Description("The number, in its process, of the stream that was captured or that launches it")
-  long stream;
+  public long stream;
 
   @Label("Error")
   @Description("Why it failed, or nothing")
-  String error;
+  public String error;
 
-  GraphEvent(String step, Stream on) {
+  /** Creates the event and begins it. */
+  public GraphEvent(String step, int device, long stream) {
     this.step = step;
-    this.device = on.device();
-    this.stream = on.number();
+    this.device = device;
+    this.stream = stream;
     begin();
-  }
-
-  void of(long launched, int size, CommunicatorCore first) {
-    graph = launched;
-    operations = size;
-    communicator = first == null ? null : first.identity();
-    firstRank = first == null ? -1 : first.firstRank();
   }
 }

@@ -1,4 +1,4 @@
-package io.nccl4j.internal;
+package io.nccl4j.internal.cuda;
 
 import io.nccl4j.internal.util.CloseAll;
 import java.util.ArrayList;

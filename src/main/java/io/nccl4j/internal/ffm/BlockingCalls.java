@@ -1,4 +1,4 @@
-package io.nccl4j.internal;
+package io.nccl4j.internal.ffm;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.util.Backoff;
@@ -148,7 +148,8 @@ public final class BlockingCalls {
     return Thread.ofPlatform().daemon().name("nccl4j-" + function).stackSize(STACK_BYTES);
   }
 
-  static RuntimeException rethrown(Throwable cause) {
+  /** Throws an error; returns an exception of a call, to be thrown by the caller. */
+  public static RuntimeException rethrown(Throwable cause) {
     if (cause instanceof Error error) {
       throw error;
     }

@@ -1,4 +1,4 @@
-package io.nccl4j.internal;
+package io.nccl4j.internal.ffm;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;

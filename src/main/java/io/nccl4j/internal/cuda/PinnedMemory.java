@@ -1,4 +1,4 @@
-package io.nccl4j.internal;
+package io.nccl4j.internal.cuda;
 
 import io.nccl4j.bindings.cudart.cudart_h;
 import java.lang.foreign.Arena;
