@@ -1,6 +1,5 @@
 /**
- * The backend of {@code io.nccl4j} in pure Java, and the schedules of NCCL's algorithms that it
- * runs.
+ * The backend of {@code io.nccl4j} in pure Java, which runs the schedules of NCCL's algorithms.
  *
  * <p>A program needs this module at run time only: {@link io.nccl4j.Backend#reference} and {@link
  * io.nccl4j.Backend#auto} find it by {@link java.util.ServiceLoader}. It calls no native code.

@@ -42,6 +42,7 @@ class HouseRulesTest {
         .resideInAnyPackage(
             "io.nccl4j.reference..",
             "io.nccl4j.internal.reference..",
+            "io.nccl4j.internal.schedule..",
             "io.nccl4j.schedule..",
             "io.nccl4j.training..")
         .should()

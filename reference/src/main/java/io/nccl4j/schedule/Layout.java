@@ -76,7 +76,7 @@ public final class Layout {
   private static List<List<Integer>> copyOrders(List<List<Integer>> orders, String argument) {
     List<List<Integer>> copy = Arguments.copyOf(orders, argument);
     for (int channel = 0; channel < copy.size(); channel++) {
-      Permutation.check(copy.get(channel), argument + " of channel " + channel);
+      Arguments.everyRankOnce(copy.get(channel), argument + " of channel " + channel);
     }
     return copy.stream().map(List::copyOf).toList();
   }
@@ -367,28 +367,6 @@ public final class Layout {
   }
 
   /**
-   * {@return the ring of a channel}
-   *
-   * @param channel the channel, from 0
-   * @param ranks the number of ranks; 1 or more
-   */
-  public Ring ring(int channel, int ranks) {
-    List<Integer> order = order(ringOrders, channel, ranks);
-    return order.isEmpty() ? Ring.inRankOrder(ranks) : Ring.of(order);
-  }
-
-  /**
-   * {@return the tree of a channel}
-   *
-   * @param channel the channel, from 0
-   * @param ranks the number of ranks; 1 or more
-   */
-  public Tree tree(int channel, int ranks) {
-    return Tree.ofNodes(
-        ranks, ranksPerNode, nodePattern, !firstTree(channel), order(treeOrders, channel, ranks));
-  }
-
-  /**
    * {@return whether a channel uses the first tree}
    *
    * @param channel the channel, from 0
@@ -396,11 +374,6 @@ public final class Layout {
   public boolean firstTree(int channel) {
     int consecutive = firstTreeChannels == 0 ? (channels + 1) / 2 : firstTreeChannels;
     return channel % (2 * consecutive) < consecutive;
-  }
-
-  private static List<Integer> order(List<List<Integer>> orders, int channel, int ranks) {
-    List<Integer> order = orders.isEmpty() ? List.of() : orders.get(channel % orders.size());
-    return order.size() == ranks ? order : List.of();
   }
 
   @Override

@@ -10,17 +10,15 @@ import org.jspecify.annotations.NullMarked;
 @NullMarked
 public enum Protocol {
   /** Data only, with a separate counter: full bandwidth, high latency. */
-  SIMPLE(512, 2 << 20, 4, 512 * 64, 1, 1, 1),
+  SIMPLE(512, 2 << 20, 4, 1, 1),
   /** Four bytes of data and four bytes of flag alternate: half the bandwidth, lowest latency. */
-  LL(16, 32 << 10, 1, 512 * 8, 4, 16, 8),
+  LL(16, 32 << 10, 1, 16, 8),
   /** 120 bytes of data and 8 bytes of flag: nearly full bandwidth, low latency, over NVLink. */
-  LL128(1920, 576_000, 1, 640 * 8, 1, 128, 120);
+  LL128(1920, 576_000, 1, 128, 120);
 
   private final int grainBytes;
   private final int chunkBytes;
   private final int chunkSteps;
-  private final int bytesPerBlock;
-  private final int trafficFactor;
   private final int lineBytes;
   private final int lineDataBytes;
 
@@ -28,15 +26,11 @@ public enum Protocol {
       int grainBytes,
       int chunkBytes,
       int chunkSteps,
-      int bytesPerBlock,
-      int trafficFactor,
       int lineBytes,
       int lineDataBytes) {
     this.grainBytes = grainBytes;
     this.chunkBytes = chunkBytes;
     this.chunkSteps = chunkSteps;
-    this.bytesPerBlock = bytesPerBlock;
-    this.trafficFactor = trafficFactor;
     this.lineBytes = lineBytes;
     this.lineDataBytes = lineDataBytes;
   }
@@ -92,15 +86,5 @@ public enum Protocol {
    */
   public long wireBytes(long dataBytes) {
     return Math.ceilDiv(dataBytes, lineDataBytes) * lineBytes;
-  }
-
-  /** Returns the bytes per channel that NCCL requires before it uses another channel. */
-  long minChannelBytes(boolean ring, int ranks) {
-    return ring && this == LL ? (long) bytesPerBlock * ranks : bytesPerBlock;
-  }
-
-  /** Returns the factor by which NCCL weights a byte of this protocol. */
-  int trafficFactor() {
-    return trafficFactor;
   }
 }

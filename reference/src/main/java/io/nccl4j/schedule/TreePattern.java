@@ -11,22 +11,9 @@ import org.jspecify.annotations.NullMarked;
 @NullMarked
 public enum TreePattern {
   /** The first rank is connected to both child nodes. Nodes of one rank use this pattern. */
-  TREE(0, 0),
+  TREE,
   /** The second rank is connected to the first child node, the first rank to the second one. */
-  BALANCED_TREE(1, 0),
+  BALANCED_TREE,
   /** The second rank is connected to both child nodes. */
-  SPLIT_TREE(1, 1);
-
-  private final int firstChildPlace;
-  private final int secondChildPlace;
-
-  TreePattern(int firstChildPlace, int secondChildPlace) {
-    this.firstChildPlace = firstChildPlace;
-    this.secondChildPlace = secondChildPlace;
-  }
-
-  /** Returns the position in the chain of the rank that is connected to a child node. */
-  int place(boolean firstChild, int nodeSize) {
-    return Math.min(firstChild ? firstChildPlace : secondChildPlace, nodeSize - 1);
-  }
+  SPLIT_TREE
 }

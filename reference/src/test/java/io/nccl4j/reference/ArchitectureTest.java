@@ -17,7 +17,8 @@ class ArchitectureTest {
   private static final String CONTRACT = "io.nccl4j";
   private static final String SPI = "io.nccl4j.spi";
   private static final String PART = "io.nccl4j.internal.reference.";
-  private static final String SCHEDULE = "io.nccl4j.schedule";
+  private static final String LAYOUT = "io.nccl4j.schedule";
+  private static final String SCHEDULE = "io.nccl4j.internal.schedule";
   private static final String UTIL = "io.nccl4j.internal.util";
   private static final String AUTH = "io.nccl4j.internal.auth";
   private static final String[] PLATFORM = {
@@ -31,17 +32,17 @@ class ArchitectureTest {
   private static final JavaClasses REFERENCE =
       new ClassFileImporter()
           .withImportOption(new ImportOption.DoNotIncludeTests())
-          .importPackages("io.nccl4j.reference", SCHEDULE, "io.nccl4j.internal.reference");
+          .importPackages("io.nccl4j.reference", LAYOUT, SCHEDULE, "io.nccl4j.internal.reference");
 
   @Test
   void scheduleDependsOnUtilOnly() {
     classes()
         .that()
-        .resideInAPackage(SCHEDULE)
+        .resideInAnyPackage(LAYOUT, SCHEDULE)
         .should()
         .onlyDependOnClassesThat(
             resideInAnyPackage(
-                SCHEDULE, UTIL, "java.lang..", "java.util..", "org.jspecify.annotations"))
+                LAYOUT, SCHEDULE, UTIL, "java.lang..", "java.util..", "org.jspecify.annotations"))
         .check(REFERENCE);
   }
 
@@ -67,11 +68,11 @@ class ArchitectureTest {
     String transport = PART + "transport";
     onlyDepends(transport, CONTRACT, SPI, transport);
     String collective = PART + "collective";
-    onlyDepends(collective, CONTRACT, SPI, collective, transport, reduce, SCHEDULE);
+    onlyDepends(collective, CONTRACT, SPI, collective, transport, reduce, LAYOUT, SCHEDULE);
     String bootstrap = PART + "bootstrap";
     onlyDepends(bootstrap, CONTRACT, SPI, bootstrap, transport, AUTH);
     String rank = PART + "rank";
-    onlyDepends(rank, CONTRACT, SPI, rank, bootstrap, collective, transport, SCHEDULE);
+    onlyDepends(rank, CONTRACT, SPI, rank, bootstrap, collective, transport, LAYOUT);
     String stream = PART + "stream";
     onlyDepends(stream, CONTRACT, SPI, stream, rank, collective, reduce);
   }

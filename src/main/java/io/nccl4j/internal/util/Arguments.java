@@ -4,6 +4,7 @@ import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import java.util.Objects;
 
@@ -56,6 +57,23 @@ public final class Arguments {
     Objects.requireNonNull(value, argument);
     if (value.isNegative() || value.isZero()) {
       throw new IllegalArgumentException(argument + " is " + value + "; it must be positive");
+    }
+  }
+
+  /** Throws unless a list contains every rank from 0 once. */
+  public static void everyRankOnce(List<Integer> order, String argument) {
+    List<Integer> ranks = copyOf(order, argument);
+    if (ranks.isEmpty()) {
+      throw new IllegalArgumentException(argument + " is empty; it must contain every rank once");
+    }
+    BitSet seen = new BitSet();
+    for (int rank : ranks) {
+      if (rank < 0 || rank >= ranks.size() || seen.get(rank)) {
+        throw new IllegalArgumentException(
+            "%s is %s; it must contain every rank from 0 to %d once"
+                .formatted(argument, ranks, ranks.size() - 1));
+      }
+      seen.set(rank);
     }
   }
 

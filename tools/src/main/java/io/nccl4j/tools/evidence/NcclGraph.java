@@ -1,8 +1,8 @@
 package io.nccl4j.tools.evidence;
 
+import io.nccl4j.internal.schedule.Tree;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Protocol;
-import io.nccl4j.schedule.Tree;
 import io.nccl4j.schedule.TreePattern;
 import io.nccl4j.tools.evidence.Child.NotPossible;
 import java.util.ArrayList;
@@ -120,7 +120,7 @@ final class NcclGraph {
 
   private boolean matches(Layout layout, int ranks) {
     for (Map.Entry<Integer, Map<Integer, GraphNode>> entry : trees.entrySet()) {
-      Tree tree = layout.tree(entry.getKey(), ranks);
+      Tree tree = Tree.of(layout, entry.getKey(), ranks);
       for (int rank = 0; rank < ranks; rank++) {
         if (!nodeIn(tree, rank).equals(entry.getValue().get(rank))) {
           return false;

@@ -1,10 +1,10 @@
 package io.nccl4j.tools.explain;
 
+import io.nccl4j.internal.schedule.RingSchedule;
+import io.nccl4j.internal.schedule.Schedule;
+import io.nccl4j.internal.schedule.TreeSchedule;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Protocol;
-import io.nccl4j.schedule.RingSchedule;
-import io.nccl4j.schedule.Schedule;
-import io.nccl4j.schedule.TreeSchedule;
 
 /** The algorithms that can be explained. */
 enum Algorithm {

@@ -1,9 +1,9 @@
 package io.nccl4j.tools.explain;
 
-import io.nccl4j.schedule.RingSchedule;
-import io.nccl4j.schedule.Schedule;
-import io.nccl4j.schedule.Step;
-import io.nccl4j.schedule.TreeSchedule;
+import io.nccl4j.internal.schedule.RingSchedule;
+import io.nccl4j.internal.schedule.Schedule;
+import io.nccl4j.internal.schedule.Step;
+import io.nccl4j.internal.schedule.TreeSchedule;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;

@@ -1,7 +1,7 @@
 package io.nccl4j.tools.explain;
 
+import io.nccl4j.internal.schedule.Schedule;
 import io.nccl4j.schedule.Layout;
-import io.nccl4j.schedule.Schedule;
 import io.nccl4j.schedule.TreePattern;
 import java.util.List;
 

@@ -1,8 +1,8 @@
 package io.nccl4j.tools.explain;
 
-import io.nccl4j.schedule.RingSchedule;
-import io.nccl4j.schedule.Schedule;
-import io.nccl4j.schedule.TreeSchedule;
+import io.nccl4j.internal.schedule.RingSchedule;
+import io.nccl4j.internal.schedule.Schedule;
+import io.nccl4j.internal.schedule.TreeSchedule;
 import io.nccl4j.tools.cli.Count;
 import io.nccl4j.tools.cli.JsonTree;
 import io.nccl4j.tools.cli.Template;

@@ -1,6 +1,6 @@
 package io.nccl4j.tools.explain;
 
-import io.nccl4j.schedule.Step;
+import io.nccl4j.internal.schedule.Step;
 import java.util.List;
 
 /**

@@ -1,11 +1,11 @@
 package io.nccl4j.tools.simulate;
 
+import io.nccl4j.internal.schedule.RingSchedule;
+import io.nccl4j.internal.schedule.Schedule;
+import io.nccl4j.internal.schedule.TreeSchedule;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Protocol;
-import io.nccl4j.schedule.RingSchedule;
-import io.nccl4j.schedule.Schedule;
 import io.nccl4j.schedule.TreePattern;
-import io.nccl4j.schedule.TreeSchedule;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.EnumMap;

@@ -1,11 +1,11 @@
 package io.nccl4j.tools.simulate;
 
+import io.nccl4j.internal.schedule.Ring;
+import io.nccl4j.internal.schedule.RingSchedule;
+import io.nccl4j.internal.schedule.Schedule;
+import io.nccl4j.internal.schedule.Tree;
+import io.nccl4j.internal.schedule.TreeSchedule;
 import io.nccl4j.schedule.Layout;
-import io.nccl4j.schedule.Ring;
-import io.nccl4j.schedule.RingSchedule;
-import io.nccl4j.schedule.Schedule;
-import io.nccl4j.schedule.Tree;
-import io.nccl4j.schedule.TreeSchedule;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -36,7 +36,7 @@ final class Shape {
     int ranks = cluster.ranks();
     Set<Hops> paths = new HashSet<>();
     if (ranks > 1) {
-      Ring ring = layout.ring(0, ranks);
+      Ring ring = Ring.of(layout, 0, ranks);
       int[] inter = new int[ranks];
       int all = 0;
       for (int rank = 0; rank < ranks; rank++) {
@@ -60,7 +60,7 @@ final class Shape {
     List<Tree> trees = new ArrayList<>();
     for (int channel = 0; channel < layout.channels() && trees.size() < 2; channel++) {
       if (layout.firstTree(channel) == trees.isEmpty()) {
-        trees.add(layout.tree(channel, cluster.ranks()));
+        trees.add(Tree.of(layout, channel, cluster.ranks()));
       }
     }
     Set<Hops> paths = new LinkedHashSet<>();

@@ -3,9 +3,9 @@ package io.nccl4j.tools.simulate;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.internal.schedule.TreeSchedule;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Protocol;
-import io.nccl4j.schedule.TreeSchedule;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;

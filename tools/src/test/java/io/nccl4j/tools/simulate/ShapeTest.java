@@ -3,12 +3,12 @@ package io.nccl4j.tools.simulate;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import io.nccl4j.internal.schedule.RingSchedule;
+import io.nccl4j.internal.schedule.Schedule;
+import io.nccl4j.internal.schedule.Step;
+import io.nccl4j.internal.schedule.TreeSchedule;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Protocol;
-import io.nccl4j.schedule.RingSchedule;
-import io.nccl4j.schedule.Schedule;
-import io.nccl4j.schedule.Step;
-import io.nccl4j.schedule.TreeSchedule;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;

@@ -4,7 +4,7 @@ import io.nccl4j.Operation;
 import io.nccl4j.internal.reference.transport.ReceiveLink;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SendLink;
-import io.nccl4j.schedule.Ring;
+import io.nccl4j.internal.schedule.Ring;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
@@ -32,7 +32,7 @@ final class ChainPipeline implements Transfer {
   ChainPipeline(CollectiveRunner collective) {
     this.collective = collective;
     RankContext context = collective.context();
-    this.ring = context.layout().ring(0, context.size());
+    this.ring = Ring.of(context.layout(), 0, context.size());
   }
 
   void start(Call call) {

@@ -5,7 +5,7 @@ import io.nccl4j.internal.reference.reduce.Reduction;
 import io.nccl4j.internal.reference.transport.ReceiveLink;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SharedMemorySync;
-import io.nccl4j.schedule.ChannelDivision;
+import io.nccl4j.internal.schedule.ChannelDivision;
 import io.nccl4j.schedule.Layout;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;

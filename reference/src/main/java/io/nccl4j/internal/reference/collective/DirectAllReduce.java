@@ -3,8 +3,8 @@ package io.nccl4j.internal.reference.collective;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclResult;
+import io.nccl4j.internal.schedule.RingPieces;
 import io.nccl4j.internal.util.RankSets;
-import io.nccl4j.schedule.RingPieces;
 import java.lang.foreign.MemorySegment;
 import java.util.BitSet;
 

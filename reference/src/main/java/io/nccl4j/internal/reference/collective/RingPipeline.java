@@ -3,9 +3,9 @@ package io.nccl4j.internal.reference.collective;
 import io.nccl4j.internal.reference.transport.ReceiveLink;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SendLink;
+import io.nccl4j.internal.schedule.Ring;
+import io.nccl4j.internal.schedule.RingCursor;
 import io.nccl4j.schedule.Layout;
-import io.nccl4j.schedule.Ring;
-import io.nccl4j.schedule.RingCursor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
@@ -35,7 +35,7 @@ final class RingPipeline implements Transfer {
     RankContext context = collective.context();
     int rank = context.rank();
     this.layout = context.layout();
-    this.ring = layout.ring(channel, context.size());
+    this.ring = Ring.of(layout, channel, context.size());
     this.cursor = new RingCursor(ring.position(rank), ring.size());
     this.next = context.sendLink(Route.RING, channel, ring.next(rank));
     this.previous = context.receiveLink(Route.RING, channel, ring.previous(rank));

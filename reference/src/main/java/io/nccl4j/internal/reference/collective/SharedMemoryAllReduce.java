@@ -2,7 +2,7 @@ package io.nccl4j.internal.reference.collective;
 
 import io.nccl4j.internal.reference.transport.ProtocolViolationException;
 import io.nccl4j.internal.reference.transport.SharedMemorySync;
-import io.nccl4j.schedule.RingPieces;
+import io.nccl4j.internal.schedule.RingPieces;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 

@@ -4,8 +4,8 @@ import io.nccl4j.internal.reference.reduce.Reduction;
 import io.nccl4j.internal.reference.transport.ReceiveLink;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SendLink;
+import io.nccl4j.internal.schedule.Tree;
 import io.nccl4j.schedule.Layout;
-import io.nccl4j.schedule.Tree;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -35,7 +35,7 @@ final class TreeAllReduce implements Transfer {
     RankContext context = collective.context();
     int rank = context.rank();
     this.layout = context.layout();
-    Tree tree = layout.tree(channel, context.size());
+    Tree tree = Tree.of(layout, channel, context.size());
     int parent = tree.parent(rank);
     this.toParent = parent == Tree.NONE ? null : context.sendLink(Route.UP, channel, parent);
     this.fromParent = parent == Tree.NONE ? null : context.receiveLink(Route.DOWN, channel, parent);

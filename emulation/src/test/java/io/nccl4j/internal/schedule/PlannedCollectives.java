@@ -1,4 +1,4 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;

@@ -1,9 +1,12 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.Protocol;
+import io.nccl4j.schedule.TreePattern;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -1,7 +1,10 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.Protocol;
+import io.nccl4j.schedule.TreePattern;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvFileSource;
 

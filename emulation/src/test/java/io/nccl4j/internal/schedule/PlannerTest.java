@@ -1,4 +1,4 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
@@ -11,8 +11,11 @@ import io.nccl4j.fixtures.libraries.Releases;
 import io.nccl4j.fixtures.libraries.Requirement;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.nccl.VersionReport;
+import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.PlannedCollectives.Call;
 import io.nccl4j.schedule.PlannedCollectives.Run;
+import io.nccl4j.schedule.Protocol;
+import io.nccl4j.schedule.TreePattern;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -1,5 +1,6 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
+import io.nccl4j.schedule.Layout;
 import java.util.List;
 import java.util.function.Consumer;
 import org.jspecify.annotations.NullMarked;
@@ -35,7 +36,7 @@ public final class RingSchedule implements Schedule {
     this.division.divide(count, elementBytes);
     this.rings = new Ring[division.channels()];
     for (int channel = 0; channel < rings.length; channel++) {
-      rings[channel] = layout.ring(channel, ranks);
+      rings[channel] = Ring.of(layout, channel, ranks);
     }
   }
 

@@ -1,5 +1,7 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.TreePattern;
 import java.util.List;
 import org.jspecify.annotations.NullMarked;
 
@@ -37,11 +39,21 @@ public final class Tree {
     this.order = order;
   }
 
-  /** Returns a tree of nodes, with the ranks in an order; an empty list is rank order. */
-  static Tree ofNodes(
-      int ranks, int ranksPerNode, TreePattern pattern, boolean second, List<Integer> order) {
-    Permutation places = order.isEmpty() ? Permutation.inOrder(ranks) : Permutation.of(order, 0);
-    return new Tree(ranks, Math.min(ranks, ranksPerNode), pattern, second, places);
+  /**
+   * {@return the tree of a channel}
+   *
+   * @param layout the layout, with its nodes and the orders of its trees
+   * @param channel the channel, from 0
+   * @param ranks the number of ranks; 1 or more
+   */
+  public static Tree of(Layout layout, int channel, int ranks) {
+    List<Integer> order = Permutation.order(layout.treeOrders(), channel, ranks);
+    return new Tree(
+        ranks,
+        Math.min(ranks, layout.ranksPerNode()),
+        layout.nodePattern(),
+        !layout.firstTree(channel),
+        order.isEmpty() ? Permutation.inOrder(ranks) : Permutation.of(order, 0));
   }
 
   /** {@return the number of ranks} */
@@ -77,7 +89,7 @@ public final class Tree {
       return NONE;
     }
     int aboveNode = toTree(above);
-    return rankAt(aboveNode, pattern.place(inFirst < above, nodeSize(aboveNode)));
+    return rankAt(aboveNode, childPlace(inFirst < above, nodeSize(aboveNode)));
   }
 
   /**
@@ -96,11 +108,11 @@ public final class Tree {
       return rankAt(node, inChain + 1);
     }
     int first = firstChildNode(fromTree(node));
-    if (first != NONE && inChain == pattern.place(true, size) && left-- == 0) {
+    if (first != NONE && inChain == childPlace(true, size) && left-- == 0) {
       return rankAt(toTree(first), 0);
     }
     int last = secondChildNode(fromTree(node));
-    if (last != NONE && inChain == pattern.place(false, size) && left == 0) {
+    if (last != NONE && inChain == childPlace(false, size) && left == 0) {
       return rankAt(toTree(last), 0);
     }
     return NONE;
@@ -130,10 +142,21 @@ public final class Tree {
     int node = fromTree(place / ranksPerNode);
     while (node != 0) {
       int above = parentNode(node);
-      depth += 1 + pattern.place(node < above, nodeSize(toTree(above)));
+      depth += 1 + childPlace(node < above, nodeSize(toTree(above)));
       node = above;
     }
     return depth;
+  }
+
+  /** Returns the position in the chain of the rank that is connected to a child node. */
+  private int childPlace(boolean firstChild, int nodeSize) {
+    int place =
+        switch (pattern) {
+          case TREE -> 0;
+          case BALANCED_TREE -> firstChild ? 1 : 0;
+          case SPLIT_TREE -> 1;
+        };
+    return Math.min(place, nodeSize - 1);
   }
 
   private int rankAt(int node, int inChain) {

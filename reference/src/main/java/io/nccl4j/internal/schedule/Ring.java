@@ -1,5 +1,6 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
+import io.nccl4j.schedule.Layout;
 import java.util.List;
 import java.util.Objects;
 import java.util.stream.Collectors;
@@ -26,6 +27,18 @@ public final class Ring {
    */
   public static Ring inRankOrder(int ranks) {
     return new Ring(Permutation.inOrder(ranks));
+  }
+
+  /**
+   * {@return the ring of a channel}
+   *
+   * @param layout the layout, with the orders of its rings
+   * @param channel the channel, from 0
+   * @param ranks the number of ranks; 1 or more
+   */
+  public static Ring of(Layout layout, int channel, int ranks) {
+    List<Integer> order = Permutation.order(layout.ringOrders(), channel, ranks);
+    return order.isEmpty() ? inRankOrder(ranks) : of(order);
   }
 
   /**

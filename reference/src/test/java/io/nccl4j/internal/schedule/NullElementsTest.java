@@ -1,8 +1,9 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import io.nccl4j.schedule.Layout;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;

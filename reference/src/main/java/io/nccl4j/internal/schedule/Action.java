@@ -1,4 +1,4 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
 import org.jspecify.annotations.NullMarked;
 

@@ -1,7 +1,6 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
 import io.nccl4j.internal.util.Arguments;
-import java.util.BitSet;
 import java.util.List;
 
 /** A permutation of the ranks: which rank is at which position. */
@@ -24,7 +23,7 @@ final class Permutation {
 
   /** Returns the order of a list, rotated to begin at an index. */
   static Permutation of(List<Integer> order, int first) {
-    check(order, "order");
+    Arguments.everyRankOnce(order, "order");
     int size = order.size();
     int[] rankAt = new int[size];
     int[] placeOf = new int[size];
@@ -35,20 +34,10 @@ final class Permutation {
     return new Permutation(size, rankAt, placeOf);
   }
 
-  static void check(List<Integer> order, String argument) {
-    List<Integer> ranks = Arguments.copyOf(order, argument);
-    if (ranks.isEmpty()) {
-      throw new IllegalArgumentException(argument + " is empty; it must contain every rank once");
-    }
-    BitSet seen = new BitSet();
-    for (int rank : ranks) {
-      if (rank < 0 || rank >= ranks.size() || seen.get(rank)) {
-        throw new IllegalArgumentException(
-            "%s is %s; it must contain every rank from 0 to %d once"
-                .formatted(argument, ranks, ranks.size() - 1));
-      }
-      seen.set(rank);
-    }
+  /** Returns the order of a channel; an empty list is rank order. */
+  static List<Integer> order(List<List<Integer>> orders, int channel, int ranks) {
+    List<Integer> order = orders.isEmpty() ? List.of() : orders.get(channel % orders.size());
+    return order.size() == ranks ? order : List.of();
   }
 
   int size() {

@@ -1,6 +1,8 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.Protocol;
 import org.jspecify.annotations.NullMarked;
 
 /**
@@ -16,9 +18,12 @@ public final class ChannelDivision {
   /** NCCL counts each byte twice: it is sent in the reduce-scatter and in the all-gather. */
   private static final int TRAFFIC_PER_BYTE = 2;
 
+  /** The factor by which NCCL weights a byte of {@link Protocol#LL}. */
+  private static final int LL_TRAFFIC_FACTOR = 4;
+
   private final int maxChannels;
   private final long minTraffic;
-  private final Protocol protocol;
+  private final int trafficPerByte;
   private final long minChannelBytes;
 
   private int channels;
@@ -36,8 +41,19 @@ public final class ChannelDivision {
   public ChannelDivision(Layout layout, boolean ring, int ranks) {
     this.maxChannels = layout.channels();
     this.minTraffic = (long) TRAFFIC_PER_BYTE * layout.cellBytes();
-    this.protocol = layout.protocol();
-    this.minChannelBytes = protocol.minChannelBytes(ring, ranks);
+    Protocol protocol = layout.protocol();
+    this.trafficPerByte = TRAFFIC_PER_BYTE * (protocol == Protocol.LL ? LL_TRAFFIC_FACTOR : 1);
+    this.minChannelBytes =
+        ring && protocol == Protocol.LL ? (long) blockBytes(protocol) * ranks : blockBytes(protocol);
+  }
+
+  /** Returns the bytes of one block of threads: a channel has at least as many. */
+  private static int blockBytes(Protocol protocol) {
+    return switch (protocol) {
+      case SIMPLE -> 512 * 64;
+      case LL -> 512 * 8;
+      case LL128 -> 640 * 8;
+    };
   }
 
   /** Validates the arguments of a schedule. */
@@ -60,7 +76,6 @@ public final class ChannelDivision {
     count = elements;
     long bytes = elements * elementBytes;
     long wanted = Math.clamp(bytes / minChannelBytes, 1, maxChannels);
-    int trafficPerByte = TRAFFIC_PER_BYTE * protocol.trafficFactor();
     long cellBytes = minTraffic / trafficPerByte;
     long cells = Math.ceilDiv(bytes, cellBytes);
     long channelTraffic = Math.max(minTraffic, bytes * trafficPerByte) / wanted;

@@ -1,5 +1,6 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
+import io.nccl4j.schedule.Layout;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
@@ -41,7 +42,7 @@ public final class TreeSchedule implements Schedule {
     this.trees = new Tree[division.channels()];
     this.chunkCounts = new long[trees.length];
     for (int channel = 0; channel < trees.length; channel++) {
-      trees[channel] = layout.tree(channel, ranks);
+      trees[channel] = Tree.of(layout, channel, ranks);
       long bytes = (end(channel) - begin(channel)) * elementBytes;
       chunkCounts[channel] = layout.treeChunkBytes(ranks, bytes) / elementBytes;
     }

@@ -1,8 +1,10 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.TreePattern;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
@@ -22,7 +24,7 @@ class TreeTest {
     //    2     6         10     .
     //   / \   / \       /  \     \
     //  1   3 5   7     9   11    13
-    Tree tree = Layout.defaults().tree(0, 14);
+    Tree tree = Tree.of(Layout.defaults(), 0, 14);
     assertEquals(0, tree.root());
     assertEquals(List.of(8), children(tree, 0));
     assertEquals(List.of(4, 12), children(tree, 8));
@@ -44,7 +46,7 @@ class TreeTest {
     //  1        7
     // / \      / \
     // 0  2    5   9
-    Tree tree = Layout.defaults().tree(1, 12);
+    Tree tree = Tree.of(Layout.defaults(), 1, 12);
     assertEquals(11, tree.root());
     assertEquals(List.of(3), children(tree, 11));
     assertEquals(List.of(7, 1), children(tree, 3));
@@ -56,7 +58,7 @@ class TreeTest {
 
   @Test
   void secondTreeIsShiftedForOddRanks() {
-    Tree tree = Layout.defaults().tree(1, 13);
+    Tree tree = Tree.of(Layout.defaults(), 1, 13);
     assertEquals(1, tree.root());
     assertEquals(List.of(9), children(tree, 1));
     assertEquals(List.of(5, 0), children(tree, 9));
@@ -70,8 +72,8 @@ class TreeTest {
     for (int ranksPerNode : new int[] {1, 2, 3, 4, 8, 100}) {
       for (TreePattern pattern : TreePattern.values()) {
         Layout layout = Layout.defaults().withNodes(ranksPerNode, pattern);
-        assertSpans(layout.tree(0, ranks));
-        assertSpans(layout.tree(1, ranks));
+        assertSpans(Tree.of(layout, 0, ranks));
+        assertSpans(Tree.of(layout, 1, ranks));
       }
     }
   }
@@ -98,15 +100,15 @@ class TreeTest {
   @ValueSource(ints = {2, 4, 6, 8, 14, 16, 32, 64})
   void noRankOfEvenNumberIsInnerNodeOfBothTrees(int ranks) {
     for (int rank = 0; rank < ranks; rank++) {
-      boolean inFirst = Layout.defaults().tree(0, ranks).children(rank) > 0;
-      boolean inSecond = Layout.defaults().tree(1, ranks).children(rank) > 0;
+      boolean inFirst = Tree.of(Layout.defaults(), 0, ranks).children(rank) > 0;
+      boolean inSecond = Tree.of(Layout.defaults(), 1, ranks).children(rank) > 0;
       assertTrue(!inFirst || !inSecond, "rank " + rank);
     }
   }
 
   @Test
   void singleNodeIsAChain() {
-    Tree tree = Layout.defaults().withNodes(4, TreePattern.BALANCED_TREE).tree(1, 4);
+    Tree tree = Tree.of(Layout.defaults().withNodes(4, TreePattern.BALANCED_TREE), 1, 4);
     assertEquals(0, tree.root());
     assertEquals(List.of(1), children(tree, 0));
     assertEquals(List.of(2), children(tree, 1));
@@ -123,7 +125,7 @@ class TreeTest {
   })
   void patternDeterminesRanksConnectedToChildNodes(
       TreePattern pattern, String of0, String of1, String of2, String of3, String of4, String of5) {
-    Tree tree = Layout.defaults().withNodes(2, pattern).tree(0, 6);
+    Tree tree = Tree.of(Layout.defaults().withNodes(2, pattern), 0, 6);
     String[] expected = {of0, of1, of2, of3, of4, of5};
     for (int rank = 0; rank < 6; rank++) {
       String found = String.join(" ", children(tree, rank).stream().map(String::valueOf).toList());
@@ -137,7 +139,7 @@ class TreeTest {
         Layout.defaults()
             .withNodes(2, TreePattern.TREE)
             .withTreeOrders(List.of(List.of(5, 1, 3, 0, 2, 4)));
-    Tree tree = layout.tree(0, 6);
+    Tree tree = Tree.of(layout, 0, 6);
     assertEquals(5, tree.root());
     assertEquals(List.of(1, 2), children(tree, 5));
     assertEquals(List.of(4, 3), children(tree, 2));

@@ -1,8 +1,10 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.Protocol;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;

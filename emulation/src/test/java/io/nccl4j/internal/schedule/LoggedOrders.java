@@ -1,4 +1,4 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
 import java.util.ArrayList;
 import java.util.Iterator;

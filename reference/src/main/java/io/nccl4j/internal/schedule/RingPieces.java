@@ -1,5 +1,6 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
+import io.nccl4j.schedule.Layout;
 import org.jspecify.annotations.NullMarked;
 
 /**
@@ -91,7 +92,7 @@ public final class RingPieces {
     division.divide(elements, elementBytes);
     for (int i = 0; i < division.channels(); i++) {
       if (channels[i] == null) {
-        channels[i] = new Channel(layout.ring(i, ranks));
+        channels[i] = new Channel(Ring.of(layout, i, ranks));
       }
       divide(channels[i], division.begin(i), division.end(i), chunk, elementBytes);
       perRank += channels[i].pieces;

@@ -1,9 +1,11 @@
-package io.nccl4j.schedule;
+package io.nccl4j.internal.schedule;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.Protocol;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
