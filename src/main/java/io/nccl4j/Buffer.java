@@ -61,30 +61,6 @@ public final class Buffer implements AutoCloseable {
     }
   }
 
-  /**
-   * Prevents a buffer from being closed while its memory is used outside of stream operations, for
-   * example by a registration. {@link #close} may be called from any thread and is idempotent.
-   */
-  public static final class Retention implements AutoCloseable {
-    private final MemoryOwner owner;
-    private final String holder;
-
-    private Retention(MemoryOwner owner, String holder) {
-      this.owner = owner;
-      this.holder = holder;
-    }
-
-    String holder() {
-      return holder;
-    }
-
-    /** Releases the memory, so that the buffer can be closed. */
-    @Override
-    public void close() {
-      owner.remove(this);
-    }
-  }
-
   private final MemoryOwner owner;
   private final boolean view;
   private final MemoryType memoryType;
@@ -673,20 +649,16 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * Prevents this buffer from being closed until the returned retention is closed. Use it when the
-   * address is used for longer than one operation.
+   * Prevents this buffer from being closed until the returned action has run, which can run
+   * repeatedly.
    *
    * @param holder the user of the memory, for the message when closing the buffer fails
-   * @return the retention; the caller closes it
    * @throws IllegalStateException if the buffer is closed
    */
-  public Retention retain(String holder) {
-    Objects.requireNonNull(holder, "holder");
+  Runnable retain(String holder) {
     synchronized (owner) {
       checkOpen("buffer");
-      Retention retention = new Retention(owner, holder);
-      owner.add(retention);
-      return retention;
+      return owner.retain(holder);
     }
   }
 

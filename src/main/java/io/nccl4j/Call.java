@@ -17,7 +17,7 @@ import io.nccl4j.spi.StreamDriver;
  * @param recv the destination, or null if the operation or the rank receives nothing
  * @param count the count that the C function takes, in elements
  * @param op the operator of a reduction, or null
- * @param peer the root or the peer, or {@link Communicator#NO_PEER}
+ * @param peer the root or the peer, or {@link CommunicatorDriver#NO_PEER}
  */
 record Call(
     Operation operation,
@@ -55,7 +55,7 @@ record Call(
     communicator.checkConnected();
     communicator.checkStream(stream);
     return new Call(
-        null, operation, communicator, source, null, 0, null, Communicator.NO_PEER, stream);
+        null, operation, communicator, source, null, 0, null, CommunicatorDriver.NO_PEER, stream);
   }
 
   /** Returns the same call on another stream of the same device. */

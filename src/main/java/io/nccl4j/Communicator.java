@@ -64,9 +64,6 @@ import org.jspecify.annotations.Nullable;
  */
 @NullMarked
 public final class Communicator implements AutoCloseable {
-  /** The {@code peer} value of an operation that has neither a root nor a peer. */
-  public static final int NO_PEER = -1;
-
   private final Backend backend;
   private final CommunicatorCore core;
   private final ChildCommunicators children;
@@ -184,7 +181,7 @@ public final class Communicator implements AutoCloseable {
       checkTypes(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
-    submit(Operation.ALL_REDUCE, send, recv, send.count(), op, NO_PEER, stream);
+    submit(Operation.ALL_REDUCE, send, recv, send.count(), op, CommunicatorDriver.NO_PEER, stream);
   }
 
   /**
@@ -281,7 +278,7 @@ public final class Communicator implements AutoCloseable {
     checkTypes(send, recv);
     checkWhole(recv, "recv", send, "send");
     checkOverlap(send, recv, core.rank() * send.byteSize(), "send == recv + rank * count");
-    submit(Operation.ALL_GATHER, send, recv, send.count(), null, NO_PEER, stream);
+    submit(Operation.ALL_GATHER, send, recv, send.count(), null, CommunicatorDriver.NO_PEER, stream);
   }
 
   /**
@@ -302,7 +299,7 @@ public final class Communicator implements AutoCloseable {
     checkTypes(send, recv);
     checkWhole(send, "send", recv, "recv");
     checkOverlap(recv, send, core.rank() * recv.byteSize(), "recv == send + rank * count");
-    submit(Operation.REDUCE_SCATTER, send, recv, recv.count(), op, NO_PEER, stream);
+    submit(Operation.REDUCE_SCATTER, send, recv, recv.count(), op, CommunicatorDriver.NO_PEER, stream);
   }
 
   /**
@@ -330,7 +327,7 @@ public final class Communicator implements AutoCloseable {
     if (send.overlaps(send.byteSize(), recv, recv.byteSize())) {
       throw new IllegalArgumentException("send and recv overlap; allToAll has no in-place form");
     }
-    submit(Operation.ALL_TO_ALL, send, recv, send.count() / core.size(), null, NO_PEER, stream);
+    submit(Operation.ALL_TO_ALL, send, recv, send.count() / core.size(), null, CommunicatorDriver.NO_PEER, stream);
   }
 
   /**

@@ -117,6 +117,11 @@ final class ContractAccess extends Contract {
   }
 
   @Override
+  public Runnable retain(Buffer buffer, String holder) {
+    return buffer.retain(holder);
+  }
+
+  @Override
   public void submit(
       Communicator communicator, BackendOperation operation, Buffer source, Stream stream) {
     Group.submit(Call.of(operation, communicator.core(), source, stream));

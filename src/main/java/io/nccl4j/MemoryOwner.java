@@ -32,10 +32,19 @@ final class MemoryOwner {
     }
   }
 
+  /** A user of the memory that no stream knows of. */
+  private static final class Holder {
+    private final String name;
+
+    Holder(String name) {
+      this.name = name;
+    }
+  }
+
   // Cleared once it has run: it may keep large objects reachable.
   private Runnable release;
-  // Must be closed before the memory can be freed. Guarded by this.
-  private final List<Buffer.Retention> retentions = new ArrayList<>();
+  // Must release the memory before it can be freed. Guarded by this.
+  private final List<Holder> holders = new ArrayList<>();
   // NO_DEVICE once it is closed. Not volatile, since it is read on the hot path; set before the
   // memory is freed.
   private int deviceKey;
@@ -60,12 +69,9 @@ final class MemoryOwner {
     if (!isOpen()) {
       return false;
     }
-    if (!retentions.isEmpty()) {
+    if (!holders.isEmpty()) {
       throw new IllegalStateException(
-          buffer
-              + " cannot be closed: "
-              + retentions.getFirst().holder()
-              + " still uses its memory");
+          buffer + " cannot be closed: " + holders.getFirst().name + " still uses its memory");
     }
     deviceKey = DeviceType.NO_DEVICE;
     return true;
@@ -134,11 +140,14 @@ final class MemoryOwner {
     return deviceKey == key;
   }
 
-  synchronized void add(Buffer.Retention retention) {
-    retentions.add(retention);
+  /** Keeps the memory open until the returned action has run. */
+  synchronized Runnable retain(String name) {
+    Holder holder = new Holder(name);
+    holders.add(holder);
+    return () -> remove(holder);
   }
 
-  synchronized void remove(Buffer.Retention retention) {
-    retentions.remove(retention);
+  private synchronized void remove(Holder holder) {
+    holders.remove(holder);
   }
 }

@@ -150,19 +150,19 @@ class BufferTest {
   void retainedBufferCannotBeClosed() {
     Buffer buffer =
         Buffer.ofDeviceAddress(0x7000, DataType.FLOAT32, 10, 1, released::incrementAndGet);
-    Buffer.Retention first = buffer.retain("the first holder");
-    Buffer.Retention second = buffer.slice(2, 3).retain("the second holder");
+    Runnable first = buffer.retain("the first holder");
+    Runnable second = buffer.slice(2, 3).retain("the second holder");
     IllegalStateException refused = assertThrows(IllegalStateException.class, buffer::close);
     assertEquals(
         "Buffer[FLOAT32 x 10, DEVICE device 1, 0x7000] cannot be closed: "
             + "the first holder still uses its memory",
         refused.getMessage());
-    first.close();
-    first.close();
+    first.run();
+    first.run();
     assertThrows(IllegalStateException.class, buffer::close);
     assertEquals(0, released.get());
     assertEquals(0x7000, buffer.address(), "a refused close leaves the buffer open");
-    second.close();
+    second.run();
     buffer.close();
     assertEquals(1, released.get());
     assertThrows(IllegalStateException.class, () -> buffer.retain("a late holder"));

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.fixtures.Recorded;
 import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.spi.CommunicatorDriver;
 import java.util.List;
 import jdk.jfr.consumer.RecordedEvent;
 import org.junit.jupiter.api.Test;
@@ -29,7 +30,7 @@ class ClosedWhileRecordedTest {
               value,
               1,
               ReduceOp.SUM,
-              Communicator.NO_PEER,
+              CommunicatorDriver.NO_PEER,
               stream);
       // Another thread might, against the rules, close the stream right after the launch.
       assertDoesNotThrow(() -> LaunchTrace.record(List.of(call), new long[] {1}, stream::close));

@@ -2,6 +2,7 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.spi.Contract;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -35,7 +36,7 @@ final class MemoryHandle {
 
   private final Kind kind;
   private final Buffer buffer;
-  private final Buffer.Retention retention;
+  private final Runnable releaseBuffer;
   // Shared: NCCL may write the handle after the call has returned or was abandoned, on another
   // thread. The cell is freed once that can no longer happen.
   private final Arena arena = Arena.ofShared();
@@ -44,7 +45,7 @@ final class MemoryHandle {
 
   MemoryHandle(Kind kind, Buffer buffer, String holder) {
     this.kind = kind;
-    this.retention = buffer.retain(holder);
+    this.releaseBuffer = Contract.get().retain(buffer, holder);
     this.buffer = buffer.slice(0, buffer.count());
   }
 
@@ -87,7 +88,7 @@ final class MemoryHandle {
 
   /** Releases the buffer. Called once NCCL no longer uses the memory. */
   void release() {
-    retention.close();
+    releaseBuffer.run();
     arena.close();
   }
 }

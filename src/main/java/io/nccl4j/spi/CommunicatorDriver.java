@@ -22,6 +22,9 @@ public interface CommunicatorDriver {
   /** The operator code of an operation without a reduction. */
   int NO_OPERATOR = -1;
 
+  /** The peer of an operation that has neither a root nor a peer. */
+  int NO_PEER = -1;
+
   /**
    * Connects to the other ranks, within the timeout. May run in any thread, concurrently with the
    * connecting of other communicators.

@@ -128,6 +128,15 @@ public abstract class Contract {
   public abstract CompletionStage<Void> closeAsync(Communicator communicator);
 
   /**
+   * Prevents a buffer from being closed while its memory is used for longer than one operation.
+   *
+   * @param holder the user of the memory, for the message when closing the buffer fails
+   * @return an action that releases the memory; it can run on any thread, and repeatedly
+   * @throws IllegalStateException if the buffer is closed
+   */
+  public abstract Runnable retain(Buffer buffer, String holder);
+
+  /**
    * Launches an operation that only one backend has, or adds it to this thread's group or the
    * stream's capture.
    *

@@ -31,6 +31,6 @@ public interface EnqueuedCall {
   /** Returns the code of a reduction's operator, or {@link CommunicatorDriver#NO_OPERATOR}. */
   int operator();
 
-  /** Returns the root or the peer, or {@link io.nccl4j.Communicator#NO_PEER}. */
+  /** Returns the root or the peer, or {@link CommunicatorDriver#NO_PEER}. */
   int peer();
 }

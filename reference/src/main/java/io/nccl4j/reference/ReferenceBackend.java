@@ -82,21 +82,11 @@ public final class ReferenceBackend {
   }
 
   /**
-   * Opens a backend that simulates several processes within this one. The ranks connect over
-   * sockets, and their data is transferred through shared memory or over TCP, depending on {@link
-   * ReferenceOptions#transport}. A test in one Java process can thus exercise the code paths of a
-   * multi-process program.
-   *
-   * @param devices the number of devices, from 1 to 32768
-   * @param processes the number of simulated processes, from 1 to 32768. Rank r of a communicator
-   *     is in process {@code r % processes}
-   * @param options the options of its communicators
-   * @return the backend
-   * @throws IllegalArgumentException if {@code devices} or {@code processes} is out of range
+   * Opens a backend for tests, whose ranks behave as if they were in several processes: rank r of a
+   * communicator in process {@code r % processes}. They connect over sockets, and their data is
+   * transferred through shared memory or over TCP, depending on {@link ReferenceOptions#transport}.
    */
-  public static Backend openAsProcesses(int devices, int processes, ReferenceOptions options) {
-    Arguments.atLeast(processes, "processes", 1);
-    RankMap.checkMost(processes, "processes");
+  static Backend openAsProcesses(int devices, int processes, ReferenceOptions options) {
     Stream<ProcessEndpoint> others = Stream.generate(ProcessEndpoint::new).limit(processes - 1);
     return open(
         devices,

@@ -35,16 +35,12 @@ class OpenAsProcessesTest {
 
   @ParameterizedTest
   @CsvSource({
-    "1, 0, processes is 0; it must be 1 or more",
-    "1, 32769, processes is 32769; the reference backend takes at most 32768",
-    "0, 1, devices is 0; it must be 1 or more",
+    "0, devices is 0; it must be 1 or more",
+    "32769, devices is 32769; the reference backend takes at most 32768",
   })
-  void tooFewOrTooManyProcessesAreRefused(int devices, int processes, String message) {
-    ReferenceOptions options = ReferenceOptions.defaults();
+  void tooFewOrTooManyDevicesAreRefused(int devices, String message) {
     IllegalArgumentException refused =
-        assertThrows(
-            IllegalArgumentException.class,
-            () -> ReferenceBackend.openAsProcesses(devices, processes, options));
+        assertThrows(IllegalArgumentException.class, () -> ReferenceBackend.open(devices));
     assertEquals(message, refused.getMessage());
   }
 }

@@ -1,6 +1,6 @@
 package io.nccl4j.internal.reference.reduce;
 
-import io.nccl4j.LowPrecision;
+import io.nccl4j.internal.util.LowPrecision;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;

@@ -1,7 +1,7 @@
 package io.nccl4j.internal.reference.reduce;
 
 import io.nccl4j.DataType;
-import io.nccl4j.LowPrecision;
+import io.nccl4j.internal.util.LowPrecision;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 

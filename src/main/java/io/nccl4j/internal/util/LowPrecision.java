@@ -1,9 +1,7 @@
-package io.nccl4j;
-
-import org.jspecify.annotations.NullMarked;
+package io.nccl4j.internal.util;
 
 /**
- * Conversions between {@code float} and the narrow floating-point formats of {@link DataType}. The
+ * Conversions between {@code float} and the floating-point formats that NCCL has besides it. The
  * results are bit-identical to the saturating conversions of GPUs: round to nearest, ties to even;
  * NaN stays NaN.
  *
@@ -11,7 +9,6 @@ import org.jspecify.annotations.NullMarked;
  * large, including infinity, become the largest finite value of the same sign ({@code
  * __NV_SATFINITE}).
  */
-@NullMarked
 public final class LowPrecision {
   private static final int E4M3_MAX = 0x7E;
   private static final int E4M3_NAN = 0x7F;

@@ -1,8 +1,9 @@
-package io.nccl4j;
+package io.nccl4j.internal.util;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.DataType;
 import io.nccl4j.fixtures.Seed;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;

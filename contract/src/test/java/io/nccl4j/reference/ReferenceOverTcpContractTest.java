@@ -1,9 +1,8 @@
-package io.nccl4j.contract;
+package io.nccl4j.reference;
 
 import io.nccl4j.Backend;
-import io.nccl4j.reference.ReferenceBackend;
-import io.nccl4j.reference.ReferenceOptions;
-import io.nccl4j.reference.Transport;
+import io.nccl4j.contract.BackendUnderTest;
+import io.nccl4j.contract.ContractSuite;
 import org.junit.jupiter.api.Tag;
 
 /** The contract on the pure-Java reference over TCP, with each rank as if in a separate process. */
