@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.spi.FailureDetails;
 import java.util.Set;
 import org.jspecify.annotations.NullMarked;
 

@@ -8,6 +8,7 @@ import io.nccl4j.spi.BackendDriver;
 import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
+import io.nccl4j.spi.FailureDetails;
 import java.time.Duration;
 import java.util.BitSet;
 import java.util.HashMap;

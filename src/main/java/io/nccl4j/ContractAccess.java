@@ -8,6 +8,7 @@ import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.Contract;
 import io.nccl4j.spi.EnqueuedCall;
 import io.nccl4j.spi.EventDriver;
+import io.nccl4j.spi.FailureDetails;
 import io.nccl4j.spi.GraphDriver;
 import io.nccl4j.spi.StreamContext;
 import io.nccl4j.spi.StreamDriver;
@@ -114,6 +115,21 @@ final class ContractAccess extends Contract {
   @Override
   public CompletionStage<Void> closeAsync(Communicator communicator) {
     return communicator.core().closeInBackground();
+  }
+
+  @Override
+  public FailureDetails details(NcclException failure) {
+    return failure.details();
+  }
+
+  @Override
+  public NcclException initDetails(NcclException failure, FailureDetails details) {
+    return failure.initDetails(details);
+  }
+
+  @Override
+  public NcclException copyOf(NcclException first, FailureDetails details) {
+    return NcclException.copyOf(first, details);
   }
 
   @Override

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.spi.FailureDetails;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
@@ -101,13 +102,13 @@ public class NcclException extends Nccl4jException {
 
   /**
    * {@return a new exception of the same class and with the same texts, whose cause is the first}
-   * Called by backends; programs do not need it. If several waits end for one reason, each throws
+   * If several waits end for one reason, each throws
    * its own exception, since others may be suppressed in it.
    *
    * @param first the first exception
    * @param details the details of the new exception
    */
-  public static NcclException copyOf(NcclException first, FailureDetails details) {
+  static NcclException copyOf(NcclException first, FailureDetails details) {
     NcclException copy =
         first instanceof CommunicatorAbortedException abort
             ? new CommunicatorAbortedException(abort.function(), abort.communicator())
@@ -118,22 +119,21 @@ public class NcclException extends Nccl4jException {
   }
 
   /**
-   * Sets the details of this exception, unless they are already set. Called by backends; programs
-   * do not need it. The thread that creates the exception calls this method before it passes the
+   * Sets the details of this exception, unless they are already set. The thread that creates the exception calls this method before it passes the
    * exception to another thread.
    *
    * @param known the details
    * @return this exception
    */
-  public final NcclException initDetails(FailureDetails known) {
+  final NcclException initDetails(FailureDetails known) {
     if (details.equals(FailureDetails.NONE)) {
       details = known;
     }
     return this;
   }
 
-  /** {@return the known details of this exception} Used by backends. */
-  public final FailureDetails details() {
+  /** {@return the known details of this exception} */
+  final FailureDetails details() {
     return details;
   }
 

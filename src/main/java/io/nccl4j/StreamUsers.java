@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import io.nccl4j.spi.Awaited;
+import io.nccl4j.spi.FailureDetails;
 import io.nccl4j.spi.StreamContext;
 import java.time.Duration;
 import java.util.BitSet;

@@ -3,7 +3,6 @@ package io.nccl4j.spi;
 import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CudaException;
-import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 

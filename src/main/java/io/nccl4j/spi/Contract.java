@@ -7,6 +7,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DeviceType;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
+import io.nccl4j.NcclException;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.util.List;
@@ -126,6 +127,23 @@ public abstract class Contract {
    *     close}
    */
   public abstract CompletionStage<Void> closeAsync(Communicator communicator);
+
+  /** Returns the known details of an exception. */
+  public abstract FailureDetails details(NcclException failure);
+
+  /**
+   * Sets the details of an exception, unless they are already set. The thread that creates the
+   * exception calls this method before it passes the exception to another thread.
+   *
+   * @return the exception
+   */
+  public abstract NcclException initDetails(NcclException failure, FailureDetails details);
+
+  /**
+   * Returns a new exception of the same class and with the same texts, whose cause is the first. If
+   * several waits end for one reason, each throws its own, since others may be suppressed in it.
+   */
+  public abstract NcclException copyOf(NcclException first, FailureDetails details);
 
   /**
    * Prevents a buffer from being closed while its memory is used for longer than one operation.

@@ -1,6 +1,5 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.FailureDetails;
 import io.nccl4j.Operation;
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Sample;
@@ -13,6 +12,7 @@ import io.nccl4j.internal.reference.bootstrap.Secret;
 import io.nccl4j.internal.reference.rank.RankFailure;
 import io.nccl4j.internal.reference.rank.RankState;
 import io.nccl4j.internal.reference.transport.Presence;
+import io.nccl4j.spi.FailureDetails;
 import java.io.ByteArrayInputStream;
 import java.io.DataInput;
 import java.io.DataInputStream;

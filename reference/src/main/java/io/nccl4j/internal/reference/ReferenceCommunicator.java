@@ -24,6 +24,7 @@ import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
+import io.nccl4j.spi.Contract;
 import io.nccl4j.spi.EnqueuedCall;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -370,9 +371,13 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     NcclException failed =
         idle
             ? connected.ownFailure().orElseGet(() -> connected.mismatch("close"))
-            : new NcclTimeoutException(
-                    "close", timeout, "operations of " + this + " were pending; they are aborted")
-                .initDetails(context.lastEnqueued());
+            : Contract.get()
+                .initDetails(
+                    new NcclTimeoutException(
+                        "close",
+                        timeout,
+                        "operations of " + this + " were pending; they are aborted"),
+                    context.lastEnqueued());
     if (failed != null) {
       context.markAborted();
       connected.abort();

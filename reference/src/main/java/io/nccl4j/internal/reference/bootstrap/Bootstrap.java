@@ -1,7 +1,6 @@
 package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.CommunicatorAbortedException;
-import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclResult;
@@ -9,6 +8,8 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.reference.transport.Presence;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.RankSets;
+import io.nccl4j.spi.Contract;
+import io.nccl4j.spi.FailureDetails;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
@@ -422,8 +423,10 @@ public final class Bootstrap {
         "rank %d gave up after %s s: %s"
             .formatted(participant.rank(), timeout.toMillis() / 1000.0, late.text);
     giveUp(new BootstrapFailure(text, departedRanks(), waitedFor, false));
-    return new NcclTimeoutException(function, timeout, late.text)
-        .initDetails(FailureDetails.of(participant.communicator(), departedRanks(), waitedFor));
+    return Contract.get()
+        .initDetails(
+            new NcclTimeoutException(function, timeout, late.text),
+            FailureDetails.of(participant.communicator(), departedRanks(), waitedFor));
   }
 
   private MissingRanks missingAfterTimeout(Participant participant) {
@@ -530,9 +533,9 @@ public final class Bootstrap {
     if (failure == null) {
       return;
     }
-    throw failure
-        .seenBy(rank, function)
+    throw Contract.get()
         .initDetails(
+            failure.seenBy(rank, function),
             FailureDetails.of(name, existing(failure.failed()), existing(failure.missing())));
   }
 

@@ -1,12 +1,13 @@
 package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.CommunicatorAbortedException;
-import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.internal.auth.SessionKeys;
 import io.nccl4j.internal.util.RankSets;
+import io.nccl4j.spi.Contract;
+import io.nccl4j.spi.FailureDetails;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
@@ -159,19 +160,22 @@ public final class RankMap {
   }
 
   private static NcclException cancelled(Participant participant, CancellationException cause) {
-    return new NcclRemoteException(
+    NcclException remote =
+        new NcclRemoteException(
             participant.bootstrap().function(),
             NcclResult.REMOTE_ERROR.code(),
             "rank " + participant.rank() + " was " + cause.getMessage(),
-            "")
+            "");
+    return Contract.get()
         .initDetails(
+            remote,
             FailureDetails.of(
                 participant.communicator(), RankSets.of(participant.rank()), new BitSet()));
   }
 
   /** Returns the failure of the rank that called {@link #form} first, as another rank sees it. */
   private NcclException seenBy(Participant participant) {
-    FailureDetails known = failure.details();
+    FailureDetails known = Contract.get().details(failure);
     FailureDetails details =
         new FailureDetails(
             participant.communicator(),
@@ -179,13 +183,15 @@ public final class RankMap {
             known.sequenceNumber(),
             known.failedRanks(),
             known.missingRanks());
-    return failure instanceof CommunicatorAbortedException
-        ? new NcclRemoteException(
-                participant.bootstrap().function(),
-                NcclResult.REMOTE_ERROR.code(),
-                failure.text(),
-                "")
-            .initDetails(details)
-        : NcclException.copyOf(failure, details);
+    if (!(failure instanceof CommunicatorAbortedException)) {
+      return Contract.get().copyOf(failure, details);
+    }
+    NcclException remote =
+        new NcclRemoteException(
+            participant.bootstrap().function(),
+            NcclResult.REMOTE_ERROR.code(),
+            failure.text(),
+            "");
+    return Contract.get().initDetails(remote, details);
   }
 }

@@ -5,6 +5,7 @@ import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.internal.schedule.RingPieces;
 import io.nccl4j.internal.util.RankSets;
+import io.nccl4j.spi.Contract;
 import java.lang.foreign.MemorySegment;
 import java.util.BitSet;
 
@@ -240,8 +241,9 @@ final class DirectAllReduce implements Transfer {
             "a buffer was closed while the operation used it",
             "the buffer belongs to rank " + owner + ": " + cause.getMessage());
     typed.initCause(cause);
-    return typed.initDetails(
-        context.details(collective.function(), RankSets.of(owner), new BitSet()));
+    return Contract.get()
+        .initDetails(
+            typed, context.details(collective.function(), RankSets.of(owner), new BitSet()));
   }
 
   private static boolean isAlive(MemorySegment memory) {

@@ -1,6 +1,5 @@
 package io.nccl4j.internal.reference.collective;
 
-import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.internal.reference.transport.Presence;
 import io.nccl4j.internal.reference.transport.ReceiveLink;
@@ -8,6 +7,7 @@ import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SendLink;
 import io.nccl4j.internal.reference.transport.SharedMemorySync;
 import io.nccl4j.schedule.Layout;
+import io.nccl4j.spi.FailureDetails;
 import java.util.BitSet;
 
 /** The communicator as a rank's operations see it. */

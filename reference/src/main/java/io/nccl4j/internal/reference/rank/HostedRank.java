@@ -2,7 +2,6 @@ package io.nccl4j.internal.reference.rank;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
@@ -26,6 +25,8 @@ import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.RankSets;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.spi.Awaited;
+import io.nccl4j.spi.Contract;
+import io.nccl4j.spi.FailureDetails;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.BitSet;
@@ -356,12 +357,13 @@ public final class HostedRank implements RankContext {
   public void checkUsable(String function) {
     checkNotAborted(function);
     if (failure != null) {
-      throw new NcclInvalidUsageException(
+      NcclException again =
+          new NcclInvalidUsageException(
               function,
               NcclResult.INVALID_USAGE.code(),
               name + " has failed before; abort it",
-              failure.getMessage())
-          .initDetails(failure.details());
+              failure.getMessage());
+      throw Contract.get().initDetails(again, Contract.get().details(failure));
     }
     checkFault(function);
   }
@@ -423,8 +425,10 @@ public final class HostedRank implements RankContext {
     // caller checked.
     RankFailure failure = communicator.failure();
     return failure == null
-        ? RankFailure.remote(function, communicator.rankState(peer).departure())
-            .initDetails(details(function, RankSets.of(peer), new BitSet()))
+        ? Contract.get()
+            .initDetails(
+                RankFailure.remote(function, communicator.rankState(peer).departure()),
+                details(function, RankSets.of(peer), new BitSet()))
         : seen(failure, function);
   }
 
@@ -567,8 +571,9 @@ public final class HostedRank implements RankContext {
   @Override
   public NcclException timeout(String function, String text, BitSet missing) {
     NcclTimeoutException own = new NcclTimeoutException(function, timeout, text);
-    own.initDetails(details(function, new BitSet(), missing));
-    communicator.raise(RankFailure.of(rank, RankFailure.Kind.TIMEOUT, own.text(), own.details()));
+    FailureDetails details = details(function, new BitSet(), missing);
+    Contract.get().initDetails(own, details);
+    communicator.raise(RankFailure.of(rank, RankFailure.Kind.TIMEOUT, own.text(), details));
     return own;
   }
 
@@ -593,11 +598,11 @@ public final class HostedRank implements RankContext {
     String text = remote ? typed.text() : typed.getMessage();
     BitSet failed = new BitSet();
     failed.set(rank, !remote);
-    typed.initDetails(details(function, failed, new BitSet()));
+    Contract.get().initDetails(typed, details(function, failed, new BitSet()));
     if (failure == null) {
       failure = typed;
     }
-    communicator.raise(RankFailure.of(rank, kind, text, typed.details()));
+    communicator.raise(RankFailure.of(rank, kind, text, Contract.get().details(typed)));
     return typed;
   }
 
@@ -634,12 +639,12 @@ public final class HostedRank implements RankContext {
     if (first == null) {
       return Optional.empty();
     }
-    FailureDetails then = first.details();
+    FailureDetails then = Contract.get().details(first);
     FailureDetails now =
         details(
             first.function(), RankSets.of(then.failedRanks()), RankSets.of(then.missingRanks()));
     return Optional.of(
-        NcclException.copyOf(first, now.in(then.operation(), then.sequenceNumber())));
+        Contract.get().copyOf(first, now.in(then.operation(), then.sequenceNumber())));
   }
 
   /** Returns the failure of this or another rank, if there is one. */

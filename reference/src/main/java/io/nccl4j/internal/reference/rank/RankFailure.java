@@ -1,6 +1,5 @@
 package io.nccl4j.internal.reference.rank;
 
-import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
@@ -9,6 +8,8 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.internal.reference.bootstrap.Message;
 import io.nccl4j.internal.util.RankSets;
+import io.nccl4j.spi.Contract;
+import io.nccl4j.spi.FailureDetails;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
@@ -107,8 +108,10 @@ public record RankFailure(
    * @param own the details as that rank knows them
    */
   NcclException seenBy(int observer, String function, FailureDetails own) {
-    return exception(observer, function)
-        .initDetails(operation == null ? own : own.in(operation, sequenceNumber));
+    return Contract.get()
+        .initDetails(
+            exception(observer, function),
+            operation == null ? own : own.in(operation, sequenceNumber));
   }
 
   private NcclException exception(int observer, String function) {

@@ -1,6 +1,5 @@
 package io.nccl4j.internal.reference.rank;
 
-import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.reference.bootstrap.Bootstrap;
@@ -17,6 +16,8 @@ import io.nccl4j.internal.reference.transport.Presence;
 import io.nccl4j.internal.reference.transport.TcpSendLink;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.RankSets;
+import io.nccl4j.spi.Contract;
+import io.nccl4j.spi.FailureDetails;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
@@ -79,12 +80,15 @@ public final class RemoteProcess implements Connection.Receiver {
                   this,
                   deadline);
     } catch (SocketTimeoutException e) {
-      throw new NcclTimeoutException(
+      NcclException timedOut =
+          new NcclTimeoutException(
               function,
               deadline.timeout(),
               participant.describe(communicator.rankMap(), process)
-                  + " did not accept a connection")
+                  + " did not accept a connection");
+      throw Contract.get()
           .initDetails(
+              timedOut,
               FailureDetails.of(
                   participant.communicator(),
                   new BitSet(),
@@ -92,14 +96,17 @@ public final class RemoteProcess implements Connection.Receiver {
     } catch (ClosedByInterruptException e) {
       throw participant.bootstrap().interrupted(participant.rank());
     } catch (IOException e) {
-      throw RankFailure.remote(
+      NcclException unreachable =
+          RankFailure.remote(
               function,
               participant.describe(communicator.rankMap(), process)
                   + " cannot be reached at "
                   + address().address()
                   + ": "
-                  + e)
+                  + e);
+      throw Contract.get()
           .initDetails(
+              unreachable,
               FailureDetails.of(
                   participant.communicator(),
                   participant.ranksOf(communicator.rankMap(), process),

@@ -13,6 +13,7 @@ import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.BufferMemory;
+import io.nccl4j.spi.Contract;
 import io.nccl4j.spi.EventDriver;
 import io.nccl4j.spi.OperationTrace;
 import io.nccl4j.spi.StreamContext;
@@ -265,7 +266,7 @@ public final class ReferenceStream implements StreamDriver {
       return null;
     }
     NcclException first = typed(failure);
-    return NcclException.copyOf(first, first.details());
+    return Contract.get().copyOf(first, Contract.get().details(first));
   }
 
   /** Waits until the finished count reaches a target; returns whether it has. */

@@ -1,35 +1,33 @@
-package io.nccl4j;
+package io.nccl4j.spi;
 
+import io.nccl4j.Operation;
 import java.io.Serializable;
 import java.util.BitSet;
 import java.util.Collections;
 import java.util.Set;
 import java.util.TreeSet;
-import org.jspecify.annotations.NullMarked;
-import org.jspecify.annotations.Nullable;
 
 /**
- * The known details of an {@link NcclException}. Immutable. Created by backends; programs use the
- * methods of the exception.
+ * The known details of an {@link io.nccl4j.NcclException}; immutable. Programs use the methods of the
+ * exception.
  *
- * @param communicator the communicator, as {@link Communicator#toString} returns it, or an empty
+ * @param communicator the communicator, as {@link io.nccl4j.Communicator#toString} returns it, or an empty
  *     string
  * @param operation the operation, or null
  * @param sequenceNumber the number of the collective in its communicator, from 1, or 0
- * @param failedRanks see {@link NcclException#failedRanks}
- * @param missingRanks see {@link NcclException#missingRanks}
+ * @param failedRanks see {@link io.nccl4j.NcclException#failedRanks}
+ * @param missingRanks see {@link io.nccl4j.NcclException#missingRanks}
  */
 @SuppressWarnings("serial") // The sets are the JDK's own, which are serializable.
-@NullMarked
 public record FailureDetails(
     String communicator,
-    @Nullable Operation operation,
+    Operation operation,
     long sequenceNumber,
     Set<Integer> failedRanks,
     Set<Integer> missingRanks)
     implements Serializable {
   /** No details. */
-  static final FailureDetails NONE = new FailureDetails("", null, 0, Set.of(), Set.of());
+  public static final FailureDetails NONE = new FailureDetails("", null, 0, Set.of(), Set.of());
 
   /** Copies the sets in ascending order. */
   public FailureDetails {
@@ -54,7 +52,7 @@ public record FailureDetails(
    * @param what the operation, or null
    * @param number the sequence number of the collective, or 0
    */
-  public FailureDetails in(@Nullable Operation what, long number) {
+  public FailureDetails in(Operation what, long number) {
     return new FailureDetails(communicator, what, number, failedRanks, missingRanks);
   }
 
@@ -65,7 +63,7 @@ public record FailureDetails(
   }
 
   /** Returns the collective and its communicator, or the communicator alone, or an empty string. */
-  String where() {
+  public String where() {
     return sequenceNumber == 0
         ? communicator
         : "collective " + sequenceNumber + " of " + communicator;
