@@ -113,11 +113,6 @@ final class ContractAccess extends Contract {
   }
 
   @Override
-  public CompletionStage<Void> closeAsync(Communicator communicator) {
-    return communicator.core().closeInBackground();
-  }
-
-  @Override
   public FailureDetails details(NcclException failure) {
     return failure.details();
   }

@@ -1,6 +1,5 @@
 package io.nccl4j.nccl;
 
-import io.nccl4j.Communicator;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
@@ -8,11 +7,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
-import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.function.Function;
-import java.util.function.Supplier;
 
 /**
  * The communicators created from a parent by a split, a shrink or a grow: their order, and the ones
@@ -23,7 +18,6 @@ final class NativeChildren {
   private final CommunicatorHandle parent;
   private final Object communicatorKey;
   private final Object cohort;
-  private final AtomicBoolean connecting = new AtomicBoolean();
   // Abandoned while NCCL was still creating them.
   private final List<CommunicatorHandle> abandoned = new CopyOnWriteArrayList<>();
   // NCCL creates only one at a time. If the caller was interrupted, the next caller gets it.
@@ -49,33 +43,6 @@ final class NativeChildren {
   /** Returns the key that is equal for the ranks of this process that may wait for the parent. */
   Object cohort() {
     return cohort;
-  }
-
-  /**
-   * Connects a child in the background. Only one at a time, because two concurrent calls could
-   * reach NCCL in a different order on each rank.
-   *
-   * @param make creates the child, which is not connected yet
-   * @param connect starts to connect it
-   */
-  CompletionStage<Communicator> oneAtATime(
-      Supplier<Communicator> make, Function<Communicator, CompletionStage<Communicator>> connect) {
-    if (!connecting.compareAndSet(false, true)) {
-      throw new IllegalStateException(
-          parent + " is in use until the stage of an earlier child has completed");
-    }
-    boolean begun = false;
-    try {
-      // Not before, since it counts: a refused call must leave the same count on each rank.
-      CompletionStage<Communicator> connected =
-          connect.apply(make.get()).whenComplete((made, failure) -> connecting.set(false));
-      begun = true;
-      return connected;
-    } finally {
-      if (!begun) {
-        connecting.set(false);
-      }
-    }
   }
 
   /** Returns the key that the ranks of the next child share. */

@@ -20,7 +20,6 @@ import java.util.List;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CompletionStage;
-import java.util.function.Supplier;
 import java.util.function.ToIntFunction;
 import org.jspecify.annotations.NullMarked;
 import org.jspecify.annotations.Nullable;
@@ -152,79 +151,6 @@ public final class NcclCommunicator {
    */
   public Communicator grow(int newSize, NcclConfig childConfig) {
     return connected(unconnectedGrow(newSize, childConfig));
-  }
-
-  /**
-   * Creates a new communicator like {@link #split(int, int, NcclConfig)}, without waiting for it.
-   * This communicator is in use until the stage has completed.
-   *
-   * @param color 0 or more; ranks with the same color form a communicator
-   * @param key orders the new ranks; equal keys keep the order of this communicator
-   * @param childConfig the new communicator's configuration; it must not set a device
-   * @return a stage that completes with the new communicator, for its receiver to close, or fails
-   *     as {@code split} does, after the configured timeout at the latest
-   * @throws IllegalStateException if this communicator is not open, or this thread has a group open
-   */
-  public CompletionStage<Communicator> splitAsync(int color, int key, NcclConfig childConfig) {
-    return connectedAsync(() -> unconnectedSplit(color, key, childConfig));
-  }
-
-  /**
-   * Creates a new communicator like {@link #shrink(Set, ShrinkMode, NcclConfig)}, without waiting
-   * for it. This communicator is in use until the stage has completed.
-   *
-   * @param excludedRanks the ranks to exclude; at least one, not this one and not all
-   * @param mode whether this communicator's operations are awaited or aborted
-   * @param childConfig the new communicator's configuration; it must not set a device
-   * @return a stage that completes with the new communicator, for its receiver to close, or fails
-   *     as {@code shrink} does, after the configured timeout at the latest
-   * @throws IllegalStateException if this communicator is not open, or this thread has a group open
-   */
-  public CompletionStage<Communicator> shrinkAsync(
-      Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childConfig) {
-    return connectedAsync(() -> unconnectedShrink(excludedRanks, mode, childConfig));
-  }
-
-  /**
-   * Creates a new communicator like {@link #grow(int, UniqueId, NcclConfig)}, without waiting for
-   * it. This communicator is in use until the stage has completed.
-   *
-   * @param newSize the number of ranks of the new communicator, more than {@link Communicator#size}
-   * @param id the id that this communicator's {@link Communicator#newGrowId} returned last
-   * @param childConfig the new communicator's configuration; it must not set a device
-   * @return a stage that completes with the new communicator, for its receiver to close, or fails
-   *     as {@code grow} does, after the configured timeout at the latest
-   * @throws IllegalStateException if this communicator accepts no operations, or this thread has a
-   *     group open
-   */
-  public CompletionStage<Communicator> growAsync(int newSize, UniqueId id, NcclConfig childConfig) {
-    return connectedAsync(() -> unconnectedGrow(newSize, id, childConfig));
-  }
-
-  /**
-   * Creates a new communicator like {@link #grow(int, NcclConfig)}, without waiting for it. This
-   * communicator is in use until the stage has completed.
-   *
-   * @param newSize the number of ranks of the new communicator, more than {@link Communicator#size}
-   * @param childConfig the new communicator's configuration; it must not set a device
-   * @return a stage that completes with the new communicator, for its receiver to close, or fails
-   *     as {@code grow} does, after the configured timeout at the latest
-   * @throws IllegalStateException if this communicator accepts no operations, or this thread has a
-   *     group open
-   */
-  public CompletionStage<Communicator> growAsync(int newSize, NcclConfig childConfig) {
-    return connectedAsync(() -> unconnectedGrow(newSize, childConfig));
-  }
-
-  /**
-   * Closes the communicator like {@link Communicator#close}, without waiting for it. The
-   * communicator cannot be used once this method is called.
-   *
-   * @return a stage that completes when the communicator has been freed, or fails as {@code close}
-   *     does, within the same time
-   */
-  public CompletionStage<Void> closeAsync() {
-    return Contract.get().closeAsync(communicator);
   }
 
   /**
@@ -498,10 +424,6 @@ public final class NcclCommunicator {
 
   private Communicator connected(Communicator child) {
     return Contract.get().connected(child, communicator);
-  }
-
-  private CompletionStage<Communicator> connectedAsync(Supplier<Communicator> child) {
-    return driver.children().oneAtATime(child, Contract.get()::connectedAsync);
   }
 
   @Override

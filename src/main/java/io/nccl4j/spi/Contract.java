@@ -120,14 +120,6 @@ public abstract class Contract {
    */
   public abstract CompletionStage<Communicator> connectedAsync(Communicator unconnected);
 
-  /**
-   * Closes as {@link Communicator#close} does, but waits in a new thread.
-   *
-   * @return a stage that only this operation completes; it fails with the exception of {@code
-   *     close}
-   */
-  public abstract CompletionStage<Void> closeAsync(Communicator communicator);
-
   /** Returns the known details of an exception. */
   public abstract FailureDetails details(NcclException failure);
 

@@ -284,56 +284,37 @@ class ChangingCommunicatorsTest {
     UniqueId id = backend.newUniqueId();
     Communicator comm = await(NcclBackend.of(backend).newCommunicatorAsync(id, 1, 0, NON_BLOCKING));
     assertEquals(1, comm.size());
-    Communicator child = await(NcclCommunicator.of(comm).splitAsync(0, 0, NON_BLOCKING));
-    assertEquals(0, child.rank());
-    UniqueId growId = child.newGrowId();
-    CompletionStage<Communicator> old =
-        NcclCommunicator.of(child).growAsync(2, growId, NON_BLOCKING);
+    UniqueId growId = comm.newGrowId();
     NcclConfig onSecond = NcclConfig.of(NON_BLOCKING.common().withDevice(1));
-    Communicator joined = await(NcclBackend.of(backend).joinAsync(growId, 2, 1, onSecond));
-    Communicator grown = await(old);
+    CompletionStage<Communicator> joining =
+        NcclBackend.of(backend).joinAsync(growId, 2, 1, onSecond);
+    Communicator grown = NcclCommunicator.of(comm).grow(2, growId, NON_BLOCKING);
+    Communicator joined = await(joining);
     assertEquals(2, grown.size());
     assertEquals(1, joined.rank());
-    Communicator rest =
-        await(
-            NcclCommunicator.of(grown)
-                .shrinkAsync(Set.of(1), ShrinkMode.FINISH_FIRST, NON_BLOCKING));
-    assertEquals(1, rest.size());
     List<UniqueId> ids = List.of(backend.newUniqueId());
     Communicator byIds =
         await(NcclBackend.of(backend).newCommunicatorAsync(ids, 1, 0, NON_BLOCKING));
-    List<CompletionStage<Void>> closings = new ArrayList<>();
-    for (Communicator each : List.of(rest, grown, joined, child, comm, byIds)) {
-      closings.add(NcclCommunicator.of(each).closeAsync());
-      assertFalse(each.isOpen(), "closed at once for all threads");
-    }
-    for (CompletionStage<Void> closing : closings) {
-      await(closing);
-    }
-    await(NcclCommunicator.of(comm).closeAsync());
+    closeAll(List.of(grown, joined, comm, byIds));
   }
 
   @Test
   void stageTimesOutIfRanksAreMissing() throws Exception {
     UniqueId id = backend.newUniqueId();
     assertTimesOut(NcclBackend.of(backend).newCommunicatorAsync(id, 2, 0, SHORT_TIMEOUT));
-    List<Communicator> ranks = Creation.retry(NcclException.class, () -> pair(SHORT_TIMEOUT));
-    assertTimesOut(NcclCommunicator.of(ranks.getFirst()).splitAsync(0, 0, SHORT_TIMEOUT));
-    ranks.forEach(Communicator::abort);
   }
 
   @Test
-  void stageOfCallInProgressTimesOut() throws Exception {
+  void splitAndCloseInProgressTimeOut() {
     Communicator comm = Creation.retry(NcclException.class, () -> singleRank(SHORT_TIMEOUT));
     CommunicatorConfig twoSeconds = NON_BLOCKING.common().withTimeout(Duration.ofSeconds(2));
     Communicator other =
         Creation.retry(NcclException.class, () -> singleRank(NcclConfig.of(twoSeconds)));
     StandIn.pitfall(4);
     StandIn.hold(-1);
-    assertTimesOut(NcclCommunicator.of(comm).splitAsync(0, 0, SHORT_TIMEOUT));
-    CompletionStage<Void> closing = NcclCommunicator.of(other).closeAsync();
-    Throwable late = failure(closing, 20);
-    assertInstanceOf(NcclTimeoutException.class, late);
+    assertThrows(
+        NcclTimeoutException.class, () -> NcclCommunicator.of(comm).split(0, 0, SHORT_TIMEOUT));
+    assertThrows(NcclTimeoutException.class, other::close);
     comm.abort();
   }
 
@@ -357,16 +338,6 @@ class ChangingCommunicatorsTest {
     assertThrows(
         NullPointerException.class,
         () -> NcclBackend.of(backend).newCommunicatorAsync((UniqueId) null, 1, 0, CONFIG));
-    try (Communicator comm = singleRank(CONFIG)) {
-      assertThrows(
-          IllegalArgumentException.class,
-          () -> NcclCommunicator.of(comm).splitAsync(-1, 0, CONFIG));
-      assertThrows(
-          IllegalArgumentException.class, () -> NcclCommunicator.of(comm).growAsync(1, CONFIG));
-      assertThrows(
-          IllegalArgumentException.class,
-          () -> NcclCommunicator.of(comm).shrinkAsync(Set.of(), ShrinkMode.FINISH_FIRST, CONFIG));
-    }
   }
 
   @Test

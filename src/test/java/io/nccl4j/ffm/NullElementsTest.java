@@ -51,11 +51,6 @@ class NullElementsTest {
           () ->
               NcclCommunicator.of(comm)
                   .shrink(Collections.singleton(null), ShrinkMode.FINISH_FIRST, CONFIG));
-      refused(
-          named,
-          () ->
-              NcclCommunicator.of(comm)
-                  .shrinkAsync(Collections.singleton(null), ShrinkMode.FINISH_FIRST, CONFIG));
     }
   }
 

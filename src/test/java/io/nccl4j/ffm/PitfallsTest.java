@@ -35,7 +35,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
-import java.util.concurrent.CompletionStage;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
@@ -166,18 +166,18 @@ class PitfallsTest {
     Communicator comm = singleRank(NON_BLOCKING);
     long queries = rankQueries();
     StandIn.hold(-1);
-    CompletionStage<Communicator> pending =
-        NcclCommunicator.of(comm).splitAsync(0, 0, NcclConfig.of(NON_BLOCKING));
+    CompletableFuture<Communicator> pending =
+        CompletableFuture.supplyAsync(() -> comm.split(0, 0, NON_BLOCKING));
     for (int i = 0; i < 50; i++) {
       assertEquals(0, comm.rank());
       assertEquals(1, comm.size());
       assertEquals(0, comm.device());
       LockSupport.parkNanos(1_000_000);
     }
-    assertFalse(pending.toCompletableFuture().isDone());
+    assertFalse(pending.isDone());
     assertEquals(queries, rankQueries(), "NCCL would return ncclInvalidArgument");
     StandIn.hold(0);
-    pending.toCompletableFuture().get(20, TimeUnit.SECONDS).close();
+    pending.get(20, TimeUnit.SECONDS).close();
     comm.close();
   }
 
@@ -251,15 +251,10 @@ class PitfallsTest {
   }
 
   @Test
-  void trap8RanksOfOneThreadCloseAsynchronously() throws Exception {
+  void trap8RanksOfOneThreadCloseTogether() {
     StandIn.pitfall(8);
-    List<CompletionStage<Void>> ends =
-        backend.newCommunicators(new int[] {0, 1, 2}, CONFIG).stream()
-            .map(comm -> NcclCommunicator.of(comm).closeAsync())
-            .toList();
-    for (CompletionStage<Void> end : ends) {
-      end.toCompletableFuture().get(20, TimeUnit.SECONDS);
-    }
+    backend.newCommunicators(new int[] {0, 1, 2}, CONFIG).close();
+    awaitNoCommunicator();
   }
 
   @Test
