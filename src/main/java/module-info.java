@@ -12,6 +12,7 @@ module io.nccl4j {
   requires org.apache.logging.log4j;
   requires static transitive org.jspecify;
 
+  uses io.nccl4j.NativeLibraryLookup;
   uses io.nccl4j.spi.BackendProvider;
   uses org.apache.logging.log4j.spi.Provider;
 

@@ -189,6 +189,84 @@ class LibrarySearchTest {
   }
 
   @Test
+  void lookupPrecedesTheSystemLoader() throws Exception {
+    Path answer = Files.copy(nccl, Files.createDirectory(temp.resolve("a")).resolve("n.so"));
+    services("Silent", "Answering");
+    options.add("-Dtest.answer=" + answer);
+    environment.put("LD_LIBRARY_PATH", nccl.getParent().toString());
+    assertEquals(loaded(answer, cudart), run());
+    assertTrue(
+        run("copies")
+            .startsWith("Copy[source=service io.nccl4j.ffm.Lookups$Answering, path=" + answer));
+  }
+
+  @Test
+  void variablePrecedesTheLookup() throws Exception {
+    services("Answering");
+    options.add("-Dtest.answer=/no/such/file.so");
+    environment.put("NCCL4J_NCCL_LIBRARY", nccl.toString());
+    environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
+    assertEquals(loaded(nccl, cudart), run());
+  }
+
+  @Test
+  void missingFileOfLookupIsNotReplaced() throws Exception {
+    services("Answering");
+    options.add("-Dtest.answer=/no/such/libnccl.so");
+    options.add("-Dio.nccl4j.cudart.library=" + cudart);
+    environment.put("LD_LIBRARY_PATH", nccl.getParent().toString());
+    String output = run();
+    assertTrue(output.startsWith("no nccl\n"), output);
+    assertTrue(
+        containsAll(
+            output,
+            "The service io.nccl4j.ffm.Lookups$Answering names no library that can be loaded:"
+                + " correct it, or remove it to have the usual places searched. Tried:\n"
+                + "  service io.nccl4j.ffm.Lookups$Answering: /no/such/libnccl.so: cannot open"),
+        output);
+    assertEquals(1, output.lines().filter(line -> line.startsWith("  ")).count(), output);
+  }
+
+  @Test
+  void failureOfLookupIsReported() throws Exception {
+    services("Throwing", "Silent");
+    environment.put("NCCL4J_NCCL_LIBRARY", nccl.toString());
+    String output = run();
+    assumeTrue(output.startsWith("no cudart\n"), "the system's loader knows a libcudart");
+    assertTrue(
+        containsAll(
+            output,
+            "Tried:\n  service io.nccl4j.ffm.Lookups$Throwing:"
+                + " threw java.lang.IllegalStateException: no cudart here\n  system loader: "),
+        output);
+    environment.put("LD_LIBRARY_PATH", cudart.getParent().toString());
+    assertEquals(loaded(nccl, cudart), run());
+  }
+
+  @Test
+  void missingServiceClassIsReported() throws Exception {
+    services("Missing");
+    options.add("-Dio.nccl4j.cudart.library=" + cudart);
+    String output = run();
+    assumeTrue(output.startsWith("no nccl\n"), "the system's loader knows a libnccl");
+    assertTrue(
+        containsAll(
+            output,
+            "services: threw java.util.ServiceConfigurationError: io.nccl4j.NativeLibraryLookup:"
+                + " Provider io.nccl4j.ffm.Lookups$Missing not found",
+            "system loader: libnccl.so.2: "),
+        output);
+  }
+
+  /** Declares services of {@link Lookups}. */
+  private void services(String... names) throws IOException {
+    Path folder = Files.createDirectories(temp.resolve("services/META-INF/services"));
+    Files.write(
+        folder.resolve("io.nccl4j.NativeLibraryLookup"),
+        Stream.of(names).map("io.nccl4j.ffm.Lookups$"::concat).toList());
+  }
+
+  @Test
   void standardNamesAreLoadedBySystemLoader() throws Exception {
     environment.put("LD_LIBRARY_PATH", nccl.getParent().toString());
     assertEquals(loaded(nccl, cudart), run());
@@ -498,7 +576,11 @@ class LibrarySearchTest {
     command.addAll(options);
     command.add("-cp");
     command.add(
-        System.getProperty("java.class.path") + ":" + System.getProperty("jdk.module.path", ""));
+        String.join(
+            ":",
+            System.getProperty("java.class.path"),
+            System.getProperty("jdk.module.path", ""),
+            temp.resolve("services").toString()));
     command.add(LibraryUser.class.getName());
     command.addAll(List.of(arguments));
     ProcessBuilder builder =

@@ -1,6 +1,7 @@
 package io.nccl4j.internal.ffm;
 
 import io.nccl4j.LibraryNotFoundException.Attempt;
+import io.nccl4j.NativeLibraryLookup;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.bindings.nccl.nccl_h;
@@ -21,17 +22,20 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Optional;
 import java.util.SequencedMap;
+import java.util.ServiceConfigurationError;
+import java.util.ServiceLoader;
 import java.util.function.Consumer;
 import org.apache.logging.log4j.Logger;
 
 /**
  * A native library, which is searched for and loaded once, on first use.
  *
- * <p>The search order is: system property, environment variable, the standard names through the
- * system's loader, the {@code nvidia} wheels of the active Python, the conda prefix, the CUDA home.
- * If a property or variable is set and its library cannot be loaded, nothing else is tried, because
- * a program that requested one library must not run on another. A CUDA runtime that is too new for
+ * <p>The search order is: system property, environment variable, {@link NativeLibraryLookup}, the
+ * standard names through the system's loader, the {@code nvidia} wheels of the active Python, the
+ * conda prefix, the CUDA home. If one of the first three names a library and it cannot be loaded,
+ * nothing else is tried, because a program that requested one library must not run on another. A CUDA runtime that is too new for
  * the driver is skipped, unless its file was named.
  */
 public final class NativeLibrary {
@@ -88,6 +92,23 @@ public final class NativeLibrary {
    * @param fault why the dynamic loader must not open it, or null
    */
   public record Copy(String source, Path path, String fault) {}
+
+  /**
+   * A library that the program has named.
+   *
+   * @param source what names it, such as {@code environment variable NCCL4J_NCCL_LIBRARY}
+   * @param value the file, its folder, or a name for the system's loader
+   * @param undo what to do with the source to have other places searched
+   */
+  private record Named(String source, String value, String undo) {
+    String remedy() {
+      return "The "
+          + source
+          + " names no library that can be loaded: correct it, or "
+          + undo
+          + " it to have the usual places searched.";
+    }
+  }
 
   private NativeLibrary(
       String label,
@@ -177,13 +198,10 @@ public final class NativeLibrary {
    */
   public List<Copy> copies() throws IOException {
     SequencedMap<Path, Copy> copies = new LinkedHashMap<>();
-    String property = System.getProperty(property());
-    String named = set(property) ? property : System.getenv(variable());
-    String source =
-        set(property) ? "system property " + property() : "environment variable " + variable();
-    if (set(named)) {
-      for (Path file : namedFiles(named)) {
-        addCopy(source, file, copies);
+    Optional<Named> named = named(new ArrayList<>());
+    if (named.isPresent()) {
+      for (Path file : namedFiles(named.get().value())) {
+        addCopy(named.get().source(), file, copies);
       }
     }
     for (String name : fileNames) {
@@ -197,6 +215,45 @@ public final class NativeLibrary {
       }
     }
     return List.copyOf(copies.values());
+  }
+
+  /** Returns what names the file of this library, if anything does. */
+  private Optional<Named> named(List<Attempt> attempts) {
+    String property = System.getProperty(property());
+    if (set(property)) {
+      return Optional.of(new Named("system property " + property(), property, "unset"));
+    }
+    String variable = System.getenv(variable());
+    if (set(variable)) {
+      return Optional.of(new Named("environment variable " + variable(), variable, "unset"));
+    }
+    return lookedUp(attempts);
+  }
+
+  /** Asks the services; those that fail are added to the attempts. */
+  private Optional<Named> lookedUp(List<Attempt> attempts) {
+    try {
+      for (NativeLibraryLookup lookup :
+          ServiceLoader.load(NativeLibraryLookup.class, NativeLibrary.class.getClassLoader())) {
+        String source = "service " + lookup.getClass().getName();
+        try {
+          Optional<Path> file = lookup.find(label);
+          if (file.isPresent()) {
+            return Optional.of(new Named(source, file.get().toString(), "remove"));
+          }
+        } catch (RuntimeException | LinkageError failure) {
+          addFailure(source, failure, attempts);
+        }
+      }
+    } catch (ServiceConfigurationError failure) {
+      addFailure("services", failure, attempts);
+    }
+    return Optional.empty();
+  }
+
+  private void addFailure(String source, Throwable failure, List<Attempt> attempts) {
+    LOG.warn("{} could not look up {}", source, label, failure);
+    attempts.add(new Attempt(source, "-", "threw " + failure, false));
   }
 
   private List<Path> namedFiles(String value) throws IOException {
@@ -246,13 +303,9 @@ public final class NativeLibrary {
 
   private Loaded search() {
     List<Attempt> attempts = new ArrayList<>();
-    String property = System.getProperty(property());
-    if (set(property)) {
-      return named("system property " + property(), property, attempts);
-    }
-    String variable = System.getenv(variable());
-    if (set(variable)) {
-      return named("environment variable " + variable(), variable, attempts);
+    Optional<Named> named = named(attempts);
+    if (named.isPresent()) {
+      return orThrow(tryNamed(named.get(), attempts), attempts, named.get().remedy());
     }
     Loaded found = null;
     for (String name : fileNames) {
@@ -274,16 +327,9 @@ public final class NativeLibrary {
     return found;
   }
 
-  private Loaded named(String source, String value, List<Attempt> attempts) {
-    return orThrow(
-        tryNamed(source, value, attempts),
-        attempts,
-        "The "
-            + source
-            + " names no library that can be loaded: correct it, or unset it to have the usual places searched.");
-  }
-
-  private Loaded tryNamed(String source, String value, List<Attempt> attempts) {
+  private Loaded tryNamed(Named named, List<Attempt> attempts) {
+    String source = named.source();
+    String value = named.value();
     try {
       Path path = Path.of(value);
       if (Files.isDirectory(path)) {
