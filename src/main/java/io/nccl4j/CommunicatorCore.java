@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.LeakTracker;
 import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.BackendDriver;

@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.LeakTracker;
 import io.nccl4j.spi.GraphDriver;
 import io.nccl4j.spi.StreamContext;
 import io.nccl4j.spi.StreamDriver;

@@ -18,7 +18,7 @@ import java.util.function.BooleanSupplier;
  * process, because what it leaks would disturb the other tests.
  */
 public final class ForgottenOwners {
-  static final String REPORTER = "io.nccl4j.LeakTracker";
+  static final String REPORTER = "io.nccl4j.internal.util.LeakTracker";
 
   private static final long LIMIT_NANOS = TimeUnit.SECONDS.toNanos(30);
 

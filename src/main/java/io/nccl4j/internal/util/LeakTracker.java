@@ -1,6 +1,5 @@
-package io.nccl4j;
+package io.nccl4j.internal.util;
 
-import io.nccl4j.internal.util.Loggers;
 import java.lang.ref.Cleaner;
 
 /**
@@ -15,7 +14,7 @@ import java.lang.ref.Cleaner;
  * takes 1 to 4 microseconds for up to 100 frames, which is small compared to creating the thread of
  * a reference stream (100 microseconds and more) or a CUDA stream, so there is no switch.
  */
-final class LeakTracker {
+public final class LeakTracker {
   private static Cleaner cleaner;
 
   private final Throwable created = new Throwable("created here");
@@ -47,7 +46,7 @@ final class LeakTracker {
    * @param owner the object that must be closed; it is not kept reachable
    * @param description the name of the object in the warning
    */
-  synchronized void watch(Object owner, String description) {
+  public synchronized void watch(Object owner, String description) {
     if (!closed) {
       what = description;
       watch = cleaner().register(owner, this::collected);
@@ -59,12 +58,12 @@ final class LeakTracker {
    *
    * @param action ends threads; it must not refer to the object, and must not block
    */
-  void afterReport(Runnable action) {
+  public void afterReport(Runnable action) {
     afterReport = action;
   }
 
   /** Stops watching, since the object is closed. Idempotent. */
-  synchronized void close() {
+  public synchronized void close() {
     closed = true;
     if (watch != null) {
       watch.clean();
