@@ -61,7 +61,7 @@ class StandInSelfTest {
   }
 
   @ParameterizedTest(name = "NCCL {0}")
-  @CsvSource({"2.27, 22703", "2.22, 22203", "2.18, 21801"})
+  @CsvSource({"2.27, 22703", "2.18, 21801"})
   void selfTestOfOlderReleasePasses(String release, int code) throws Exception {
     String last = run("--selftest", "--nccl=" + release).getLast();
     assertTrue(last.startsWith("selftest: ") && last.endsWith("as NCCL " + code + ": ok"), last);
