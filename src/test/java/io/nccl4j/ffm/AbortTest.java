@@ -145,10 +145,7 @@ class AbortTest {
           Buffer value = comm.newBuffer(DataType.INT32, 1)) {
         comm.allReduce(value, value, ReduceOp.SUM, stream);
         stream.synchronize();
-        CompletableFuture<Void> closing = CompletableFuture.runAsync(comm::close);
-        while (comm.isOpen()) {
-          Thread.onSpinWait();
-        }
+        CompletableFuture<Void> closing = Pair.startClosing(comm);
         do {
           IllegalStateException refused =
               assertThrows(

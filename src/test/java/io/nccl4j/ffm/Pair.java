@@ -116,7 +116,21 @@ final class Pair implements AutoCloseable {
 
   /** Runs a call in a new thread and waits for it: outside a group, a thread drives one rank. */
   static void onOwnThread(Runnable call) {
-    CompletableFuture.runAsync(call, task -> Thread.ofPlatform().start(task)).join();
+    start(call).join();
+  }
+
+  /** Runs a call in a new thread. */
+  static CompletableFuture<Void> start(Runnable call) {
+    return CompletableFuture.runAsync(call, task -> Thread.ofPlatform().daemon().start(task));
+  }
+
+  /** Starts to close a communicator in a new thread; returns once it accepts no calls. */
+  static CompletableFuture<Void> startClosing(Communicator comm) {
+    CompletableFuture<Void> closing = start(comm::close);
+    while (comm.isOpen()) {
+      Thread.onSpinWait();
+    }
+    return closing;
   }
 
   /** Waits for a stage; rethrows its failure. */

@@ -167,7 +167,8 @@ class PitfallsTest {
     long queries = rankQueries();
     StandIn.hold(-1);
     CompletableFuture<Communicator> pending =
-        CompletableFuture.supplyAsync(() -> comm.split(0, 0, NON_BLOCKING));
+        CompletableFuture.supplyAsync(
+            () -> comm.split(0, 0, NON_BLOCKING), task -> Thread.ofPlatform().start(task));
     for (int i = 0; i < 50; i++) {
       assertEquals(0, comm.rank());
       assertEquals(1, comm.size());

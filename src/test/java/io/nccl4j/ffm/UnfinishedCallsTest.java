@@ -159,7 +159,7 @@ class UnfinishedCallsTest {
       StandIn.hold(-1);
       CompletionStage<Window> stage = pair.nccl(0).registerWindowAsync(buffers.get(0));
       assertThrows(NcclTimeoutException.class, () -> Pair.await(stage));
-      CompletableFuture<Void> closing = CompletableFuture.runAsync(pair.rank(0)::close);
+      CompletableFuture<Void> closing = Pair.startClosing(pair.rank(0));
       await(() -> thrown(buffers.get(0)::close) == null);
       assertEquals(1, StandIn.calls("ncclCommAbort"), "NCCL could write the window until then");
       assertThrows(RuntimeException.class, () -> Pair.await(closing));

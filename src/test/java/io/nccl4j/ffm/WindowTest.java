@@ -29,7 +29,6 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionStage;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.junit.jupiter.api.AfterEach;
@@ -136,7 +135,7 @@ class WindowTest {
     Buffer first = buffers.get(0);
     Buffer second = buffers.get(1);
     pair.rank(0).allReduce(first, first, ReduceOp.SUM, pair.stream(0));
-    CompletionStage<Void> closing = pair.nccl(0).closeAsync();
+    CompletableFuture<Void> closing = Pair.startClosing(pair.rank(0));
     Window window = windows.get(0);
     CompletableFuture<Boolean> openWhenClosed =
         CompletableFuture.supplyAsync(
