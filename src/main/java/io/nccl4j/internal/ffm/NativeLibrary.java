@@ -198,7 +198,7 @@ public final class NativeLibrary {
    */
   public List<Copy> copies() throws IOException {
     SequencedMap<Path, Copy> copies = new LinkedHashMap<>();
-    Optional<Named> named = named(new ArrayList<>());
+    Optional<Named> named = findNamed(new ArrayList<>());
     if (named.isPresent()) {
       for (Path file : namedFiles(named.get().value())) {
         addCopy(named.get().source(), file, copies);
@@ -218,7 +218,7 @@ public final class NativeLibrary {
   }
 
   /** Returns what names the file of this library, if anything does. */
-  private Optional<Named> named(List<Attempt> attempts) {
+  private Optional<Named> findNamed(List<Attempt> attempts) {
     String property = System.getProperty(property());
     if (set(property)) {
       return Optional.of(new Named("system property " + property(), property, "unset"));
@@ -303,7 +303,7 @@ public final class NativeLibrary {
 
   private Loaded search() {
     List<Attempt> attempts = new ArrayList<>();
-    Optional<Named> named = named(attempts);
+    Optional<Named> named = findNamed(attempts);
     if (named.isPresent()) {
       return orThrow(tryNamed(named.get(), attempts), attempts, named.get().remedy());
     }
