@@ -4,7 +4,6 @@ import io.nccl4j.Buffer;
 import io.nccl4j.DataType;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.cuda.KeptMemory;
-import io.nccl4j.internal.cuda.OpenRanks;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -31,7 +30,7 @@ final class NcclAllocator {
    */
   private static final class RegistrableMemory extends KeptMemory {
     RegistrableMemory() {
-      super("ncclMemAlloc", "ncclMemFree", true, OpenRanks::several);
+      super("ncclMemAlloc", "ncclMemFree", true);
     }
 
     @Override

@@ -11,7 +11,7 @@ import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.internal.cuda.CudaEventDriver;
 import io.nccl4j.internal.cuda.CudaStreamDriver;
 import io.nccl4j.internal.cuda.DeviceMemory;
-import io.nccl4j.internal.cuda.PinnedBuffers;
+import io.nccl4j.internal.cuda.PinnedMemory;
 import io.nccl4j.spi.Allocation;
 import io.nccl4j.spi.BackendDriver;
 import io.nccl4j.spi.CommunicatorContext;
@@ -123,7 +123,7 @@ final class NcclBackendDriver implements BackendDriver {
 
   @Override
   public Allocation allocatePinned(DataType type, long count) {
-    return PinnedBuffers.allocate(type.byteSize(count));
+    return PinnedMemory.newBuffer(type.byteSize(count));
   }
 
   @Override

@@ -47,7 +47,7 @@ public final class DeviceMemory {
 
   private static final class Kept extends KeptMemory {
     Kept() {
-      super("cudaMalloc", "cudaFree", true, OpenRanks::several);
+      super("cudaMalloc", "cudaFree", true);
     }
 
     @Override

@@ -71,16 +71,17 @@ public abstract class KeptMemory {
    * @param allocateFunction the C function that allocates
    * @param freeFunction the C function that frees
    * @param perDevice whether memory can only be used on the device that it was allocated for
-   * @param keeps whether memory that is released now is kept
    */
-  protected KeptMemory(
-      String allocateFunction, String freeFunction, boolean perDevice, BooleanSupplier keeps) {
-    this(allocateFunction, freeFunction, perDevice, keeps, TIMEOUT);
+  protected KeptMemory(String allocateFunction, String freeFunction, boolean perDevice) {
+    this(allocateFunction, freeFunction, perDevice, OpenRanks::several, TIMEOUT);
     CACHES.add(this);
     OpenRanks.whenAlone(this::freeKept);
   }
 
-  /** For tests: with another timeout, and kept memory is only freed on request. */
+  /**
+   * For tests: with another timeout, another condition for keeping memory that is released, and
+   * kept memory is only freed on request.
+   */
   KeptMemory(
       String allocateFunction,
       String freeFunction,

@@ -1,9 +1,12 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.bindings.cudart.cudart_h;
+import io.nccl4j.internal.ffm.PlatformThreads;
+import io.nccl4j.spi.Allocation;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.stream.IntStream;
 
 /**
  * Pinned (page-locked) host memory that every device can access. Allocating and freeing it may wait
@@ -11,21 +14,21 @@ import java.lang.foreign.ValueLayout;
  */
 public final class PinnedMemory extends KeptMemory {
   /** The cache for buffers. */
-  public static final PinnedMemory BUFFERS = new PinnedMemory();
+  private static final PinnedMemory BUFFERS = new PinnedMemory();
 
   /**
    * The cache for staging chunks of {@link #CHUNK_BYTES}; separate, so that some can be reserved.
    */
-  public static final PinnedMemory CHUNKS = new PinnedMemory();
+  static final PinnedMemory CHUNKS = new PinnedMemory();
 
   /** The size of a chunk. */
-  public static final long CHUNK_BYTES = 1 << 20;
+  static final long CHUNK_BYTES = 1 << 20;
 
   // Four streams that copy, with two chunks each.
   private static final int CHUNKS_PER_RANK = 8;
 
   private PinnedMemory() {
-    super("cudaHostAlloc", "cudaFreeHost", false, OpenRanks::several);
+    super("cudaHostAlloc", "cudaFreeHost", false);
   }
 
   /**
@@ -37,6 +40,31 @@ public final class PinnedMemory extends KeptMemory {
     if (together > 1) {
       CHUNKS.reserve(device, CHUNK_BYTES, CHUNKS_PER_RANK * together);
     }
+  }
+
+  /** Allocates the memory of a buffer, with an existing device context if there is one. */
+  public static Allocation newBuffer(long bytes) {
+    if (bytes == 0) {
+      return new Allocation(MemorySegment.NULL, () -> {});
+    }
+    int device = PlatformThreads.call("cudaGetDevice", PinnedMemory::deviceInUse);
+    Piece piece = BUFFERS.take(device, bytes);
+    return new Allocation(piece.memory(), () -> BUFFERS.put(piece));
+  }
+
+  /**
+   * Returns a device with an existing context, if there is one. Pinning memory needs a context, and
+   * would create it on the current device.
+   */
+  private static int deviceInUse() {
+    int current = CurrentDevice.get();
+    if (PrimaryContexts.active(current)) {
+      return current;
+    }
+    return IntStream.range(0, CurrentDevice.count())
+        .filter(PrimaryContexts::active)
+        .findFirst()
+        .orElse(current);
   }
 
   @Override
