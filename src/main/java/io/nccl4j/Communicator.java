@@ -278,7 +278,8 @@ public final class Communicator implements AutoCloseable {
     checkTypes(send, recv);
     checkWhole(recv, "recv", send, "send");
     checkOverlap(send, recv, core.rank() * send.byteSize(), "send == recv + rank * count");
-    submit(Operation.ALL_GATHER, send, recv, send.count(), null, CommunicatorDriver.NO_PEER, stream);
+    submit(
+        Operation.ALL_GATHER, send, recv, send.count(), null, CommunicatorDriver.NO_PEER, stream);
   }
 
   /**
@@ -299,7 +300,8 @@ public final class Communicator implements AutoCloseable {
     checkTypes(send, recv);
     checkWhole(send, "send", recv, "recv");
     checkOverlap(recv, send, core.rank() * recv.byteSize(), "recv == send + rank * count");
-    submit(Operation.REDUCE_SCATTER, send, recv, recv.count(), op, CommunicatorDriver.NO_PEER, stream);
+    submit(
+        Operation.REDUCE_SCATTER, send, recv, recv.count(), op, CommunicatorDriver.NO_PEER, stream);
   }
 
   /**
@@ -327,7 +329,14 @@ public final class Communicator implements AutoCloseable {
     if (send.overlaps(send.byteSize(), recv, recv.byteSize())) {
       throw new IllegalArgumentException("send and recv overlap; allToAll has no in-place form");
     }
-    submit(Operation.ALL_TO_ALL, send, recv, send.count() / core.size(), null, CommunicatorDriver.NO_PEER, stream);
+    submit(
+        Operation.ALL_TO_ALL,
+        send,
+        recv,
+        send.count() / core.size(),
+        null,
+        CommunicatorDriver.NO_PEER,
+        stream);
   }
 
   /**

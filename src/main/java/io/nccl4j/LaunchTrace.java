@@ -151,9 +151,7 @@ final class LaunchTrace implements OperationTrace {
       CollectiveEvent event = collectives.get(i);
       event.queued = begunAt - enqueuedAt;
       event.error =
-          error == null && event.wasAborted
-              ? "aborted: " + calls.get(i).communicator()
-              : error;
+          error == null && event.wasAborted ? "aborted: " + calls.get(i).communicator() : error;
       event.commit();
     }
     if (graph != null) {

@@ -102,8 +102,8 @@ public class NcclException extends Nccl4jException {
 
   /**
    * {@return a new exception of the same class and with the same texts, whose cause is the first}
-   * If several waits end for one reason, each throws
-   * its own exception, since others may be suppressed in it.
+   * If several waits end for one reason, each throws its own exception, since others may be
+   * suppressed in it.
    *
    * @param first the first exception
    * @param details the details of the new exception
@@ -119,8 +119,8 @@ public class NcclException extends Nccl4jException {
   }
 
   /**
-   * Sets the details of this exception, unless they are already set. The thread that creates the exception calls this method before it passes the
-   * exception to another thread.
+   * Sets the details of this exception, unless they are already set. The thread that creates the
+   * exception calls this method before it passes the exception to another thread.
    *
    * @param known the details
    * @return this exception

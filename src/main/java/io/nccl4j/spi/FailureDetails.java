@@ -8,11 +8,11 @@ import java.util.Set;
 import java.util.TreeSet;
 
 /**
- * The known details of an {@link io.nccl4j.NcclException}; immutable. Programs use the methods of the
- * exception.
+ * The known details of an {@link io.nccl4j.NcclException}; immutable. Programs use the methods of
+ * the exception.
  *
- * @param communicator the communicator, as {@link io.nccl4j.Communicator#toString} returns it, or an empty
- *     string
+ * @param communicator the communicator, as {@link io.nccl4j.Communicator#toString} returns it, or
+ *     an empty string
  * @param operation the operation, or null
  * @param sequenceNumber the number of the collective in its communicator, from 1, or 0
  * @param failedRanks see {@link io.nccl4j.NcclException#failedRanks}

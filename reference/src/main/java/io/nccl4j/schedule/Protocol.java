@@ -22,12 +22,7 @@ public enum Protocol {
   private final int lineBytes;
   private final int lineDataBytes;
 
-  Protocol(
-      int grainBytes,
-      int chunkBytes,
-      int chunkSteps,
-      int lineBytes,
-      int lineDataBytes) {
+  Protocol(int grainBytes, int chunkBytes, int chunkSteps, int lineBytes, int lineDataBytes) {
     this.grainBytes = grainBytes;
     this.chunkBytes = chunkBytes;
     this.chunkSteps = chunkSteps;

@@ -1,8 +1,8 @@
 package io.nccl4j.internal.ffm;
 
+import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.LibraryNotFoundException.Attempt;
 import io.nccl4j.NativeLibraryLookup;
-import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.jfr.LibraryEvent;
@@ -35,8 +35,8 @@ import org.apache.logging.log4j.Logger;
  * <p>The search order is: system property, environment variable, {@link NativeLibraryLookup}, the
  * standard names through the system's loader, the {@code nvidia} wheels of the active Python, the
  * conda prefix, the CUDA home. If one of the first three names a library and it cannot be loaded,
- * nothing else is tried, because a program that requested one library must not run on another. A CUDA runtime that is too new for
- * the driver is skipped, unless its file was named.
+ * nothing else is tried, because a program that requested one library must not run on another. A
+ * CUDA runtime that is too new for the driver is skipped, unless its file was named.
  */
 public final class NativeLibrary {
   private static final Logger LOG = Loggers.of(NativeLibrary.class);

@@ -1,6 +1,5 @@
 package io.nccl4j.internal.util;
 
-import io.nccl4j.internal.util.Loggers;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;

@@ -44,7 +44,9 @@ public final class ChannelDivision {
     Protocol protocol = layout.protocol();
     this.trafficPerByte = TRAFFIC_PER_BYTE * (protocol == Protocol.LL ? LL_TRAFFIC_FACTOR : 1);
     this.minChannelBytes =
-        ring && protocol == Protocol.LL ? (long) blockBytes(protocol) * ranks : blockBytes(protocol);
+        ring && protocol == Protocol.LL
+            ? (long) blockBytes(protocol) * ranks
+            : blockBytes(protocol);
   }
 
   /** Returns the bytes of one block of threads: a channel has at least as many. */

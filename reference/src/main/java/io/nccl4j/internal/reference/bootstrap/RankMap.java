@@ -188,10 +188,7 @@ public final class RankMap {
     }
     NcclException remote =
         new NcclRemoteException(
-            participant.bootstrap().function(),
-            NcclResult.REMOTE_ERROR.code(),
-            failure.text(),
-            "");
+            participant.bootstrap().function(), NcclResult.REMOTE_ERROR.code(), failure.text(), "");
     return Contract.get().initDetails(remote, details);
   }
 }
