@@ -21,7 +21,7 @@ final class NcclAllocator {
     }
     KeptMemory.Piece piece = MEMORY.take(device, bytes);
     return Buffer.ofDeviceAddress(
-        piece.memory().address(), type, count, device, () -> MEMORY.put(piece));
+        piece.memory().address(), type, count, device, () -> KeptMemory.put(piece));
   }
 
   /**

@@ -41,7 +41,7 @@ public final class DeviceMemory {
         MemorySegment.ofAddress(address),
         () -> {
           ALLOCATED.remove(address);
-          MEMORY.put(piece);
+          KeptMemory.put(piece);
         });
   }
 

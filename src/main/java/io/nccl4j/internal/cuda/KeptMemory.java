@@ -13,24 +13,23 @@ import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
-import java.util.HashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
-import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.BooleanSupplier;
+import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import org.apache.logging.log4j.Logger;
 
 /**
- * A cache for memory of one kind. While freeing might wait for a rank of this process, memory is
- * kept for reuse instead. Kept memory serves the next allocation of exactly the same size. It is
- * freed once the ranks that may wait for each other are closed, or if an allocation fails.
+ * Allocates and frees memory of one kind. While freeing might wait for a rank of this process,
+ * memory is kept for reuse instead. Kept memory serves the next allocation of exactly the same size
+ * and kind. It is freed once the ranks that may wait for each other are closed, or if an allocation
+ * fails.
  *
  * <p>Allocating and freeing wait for the device, so each native call runs on a separate thread,
  * where setting the current device and the capture mode has no side effects. An allocation has a
@@ -42,31 +41,48 @@ public abstract class KeptMemory {
   private static final Duration TIMEOUT = Duration.ofSeconds(30);
   private static final Duration FREE_WAIT = Duration.ofSeconds(1);
 
-  private static final List<KeptMemory> CACHES = new CopyOnWriteArrayList<>();
+  // The memory that is kept, of all kinds, that which was released last first. Guarded by itself,
+  // as are the late frees: the rank that closes last frees all memory that was kept before.
+  private static final Deque<Piece> KEPT = new ArrayDeque<>();
+  private static final List<LateFree> LATE = new ArrayList<>();
+
+  static {
+    OpenRanks.whenAlone(KeptMemory::freeKept);
+  }
+
+  /** Where memory is: on a device, or {@link #HOST}, which belongs to all devices. */
+  private record Place(int device) {
+    static final Place HOST = new Place(-1);
+  }
+
+  /** A free that goes on without its caller. */
+  private record LateFree(Place place, CompletableFuture<Void> end) {}
+
+  /**
+   * One allocation.
+   *
+   * @param kind allocated it and frees it
+   * @param device the device that was current when it was allocated
+   */
+  public record Piece(KeptMemory kind, int device, MemorySegment memory, long bytes) {
+    private Place place() {
+      return kind.place(device);
+    }
+
+    private void free() {
+      kind.enter(device);
+      kind.free(memory);
+    }
+  }
 
   private final String allocateFunction;
   private final String freeFunction;
   private final boolean perDevice;
   private final BooleanSupplier keeps;
   private final Duration timeout;
-  private final Map<Size, Deque<Piece>> kept = new HashMap<>();
-  private final List<LateFree> lateFrees = new ArrayList<>();
-
-  /** A free that goes on without its caller. */
-  private record LateFree(CompletableFuture<Void> end, int device) {}
-
-  /** The key of the cache. */
-  private record Size(int device, long bytes) {}
 
   /**
-   * One allocation.
-   *
-   * @param device the device that was current when it was allocated
-   */
-  public record Piece(int device, MemorySegment memory, long bytes) {}
-
-  /**
-   * Creates an empty cache.
+   * Creates a kind of memory.
    *
    * @param allocateFunction the C function that allocates
    * @param freeFunction the C function that frees
@@ -74,13 +90,13 @@ public abstract class KeptMemory {
    */
   protected KeptMemory(String allocateFunction, String freeFunction, boolean perDevice) {
     this(allocateFunction, freeFunction, perDevice, OpenRanks::several, TIMEOUT);
-    CACHES.add(this);
-    OpenRanks.whenAlone(this::freeKept);
   }
 
   /**
-   * For tests: with another timeout, another condition for keeping memory that is released, and
-   * kept memory is only freed on request.
+   * For tests.
+   *
+   * @param keeps whether memory that is released now is kept
+   * @param timeout the deadline of an allocation
    */
   KeptMemory(
       String allocateFunction,
@@ -107,6 +123,10 @@ public abstract class KeptMemory {
     CaptureMode.relax();
   }
 
+  private Place place(int device) {
+    return perDevice ? new Place(device) : Place.HOST;
+  }
+
   /**
    * Returns kept or new memory.
    *
@@ -114,104 +134,87 @@ public abstract class KeptMemory {
    *     memory is kept or freed once it has been allocated
    */
   public Piece take(int device, long bytes) {
-    synchronized (this) {
-      Deque<Piece> pieces = kept.get(size(device, bytes));
-      if (pieces != null && !pieces.isEmpty()) {
-        return pieces.pop();
+    synchronized (KEPT) {
+      Optional<Piece> fitting = KEPT.stream().filter(fitting(device, bytes)).findFirst();
+      if (fitting.isPresent()) {
+        KEPT.remove(fitting.get());
+        return fitting.get();
       }
     }
     return allocateWithDeadline(device, bytes);
+  }
+
+  private Predicate<Piece> fitting(int device, long bytes) {
+    Place place = place(device);
+    return piece -> piece.kind == this && piece.bytes == bytes && piece.place().equals(place);
   }
 
   private Piece allocateWithDeadline(int device, long bytes) {
     return BlockingCalls.callUninterrupted(
         allocateFunction,
         timeout,
-        workDescription(device),
+        "the work on device " + device + "; abort the communicator that hangs",
         () -> allocateNow(device, bytes),
-        this::put);
+        KeptMemory::put);
   }
 
   private Piece allocateNow(int device, long bytes) {
     enter(device);
     try {
-      return new Piece(device, allocate(bytes), bytes);
+      return new Piece(this, device, allocate(bytes), bytes);
     } catch (CudaException | NcclException failure) {
-      boolean ended = awaitLateFree(device);
-      if (!freeKeptAfter(device, failure) && !ended) {
+      Place place = place(device);
+      boolean ended = awaitLateFrees(place);
+      List<Piece> pieces = takeFreeable(place);
+      CloseAll.after(failure, () -> freeNow(pieces));
+      if (pieces.isEmpty() && !ended) {
         throw failure;
       }
       enter(device);
-      return new Piece(device, allocate(bytes), bytes);
+      return new Piece(this, device, allocate(bytes), bytes);
     }
-  }
-
-  /**
-   * Frees kept memory after an allocation has failed: that of the device or all host memory, from
-   * every allocator, unless an earlier free still waits. Returns whether there was any.
-   */
-  private boolean freeKeptAfter(int device, RuntimeException failure) {
-    boolean any = false;
-    for (KeptMemory cache : ofTheSameMemory()) {
-      List<Piece> pieces = cache.takeFreeable(device);
-      CloseAll.after(failure, () -> cache.freeAll(pieces));
-      any |= !pieces.isEmpty();
-    }
-    return any;
   }
 
   /**
    * Waits for the frees that go on without their callers; returns whether one has ended. Takes only
    * half of the timeout, so that the caller learns why the allocation has failed.
    */
-  private boolean awaitLateFree(int device) {
-    List<CompletableFuture<Void>> frees = new ArrayList<>();
-    for (KeptMemory cache : ofTheSameMemory()) {
-      frees.addAll(cache.lateFrees(device));
-    }
+  private boolean awaitLateFrees(Place place) {
     Deadline deadline = Deadline.after(timeout.dividedBy(2));
     boolean any = false;
-    for (CompletableFuture<Void> free : frees) {
+    for (LateFree free : lateFrees(place)) {
       try {
-        any |= Interrupts.getUninterruptibly(() -> endsBy(deadline, free));
+        any |= Interrupts.getUninterruptibly(() -> endsBy(deadline, free.end()));
       } catch (ExecutionException failure) {
-        LOG.debug("{} has failed, as was logged", freeFunction, failure);
+        LOG.debug("a late free has failed, as was logged", failure);
       }
     }
     return any;
   }
 
-  private synchronized List<CompletableFuture<Void>> lateFrees(int device) {
-    return lateFrees.stream()
-        .filter(free -> free.device() == owner(device))
-        .map(LateFree::end)
-        .toList();
-  }
-
-  /** Returns this cache, and those whose memory is of the same kind. */
-  private Set<KeptMemory> ofTheSameMemory() {
-    Set<KeptMemory> caches = new LinkedHashSet<>(Set.of(this));
-    CACHES.stream().filter(other -> other.perDevice == perDevice).forEach(caches::add);
-    return caches;
+  private static List<LateFree> lateFrees(Place place) {
+    synchronized (KEPT) {
+      return LATE.stream().filter(free -> free.place().equals(place)).toList();
+    }
   }
 
   /** Keeps or frees a piece that is no longer used. */
-  public void put(Piece piece) {
-    // Under the lock, because the rank that closes last frees all memory that was kept before.
-    synchronized (this) {
-      if (!lateFrees(piece.device()).isEmpty() || keeps.getAsBoolean()) {
-        keep(piece);
+  public static void put(Piece piece) {
+    synchronized (KEPT) {
+      if (!lateFrees(piece.place()).isEmpty() || piece.kind.keeps.getAsBoolean()) {
+        KEPT.push(piece);
         return;
       }
     }
-    free(owner(piece.device()), List.of(piece));
+    free(piece.place(), List.of(piece));
   }
 
-  /** Frees memory of one device, or of the host. */
-  private void free(int device, List<Piece> pieces) {
+  /** Frees memory of one place. */
+  private static void free(Place place, List<Piece> pieces) {
+    KeptMemory kind = pieces.getFirst().kind;
     CompletableFuture<Void> freed =
         CompletableFuture.runAsync(
-            () -> freeAll(pieces), task -> BlockingCalls.start(freeFunction, task));
+            () -> freeNow(pieces), task -> BlockingCalls.start(kind.freeFunction, task));
     Deadline deadline = Deadline.after(FREE_WAIT);
     try {
       if (Interrupts.getUninterruptibly(() -> endsBy(deadline, freed))) {
@@ -220,12 +223,16 @@ public abstract class KeptMemory {
     } catch (ExecutionException failure) {
       throw BlockingCalls.rethrown(failure.getCause());
     }
-    LOG.info("{} waits for work of the devices; it goes on in the background", freeFunction);
-    LateFree late = new LateFree(freed, device);
-    synchronized (this) {
-      lateFrees.add(late);
+    LOG.info("{} waits for work of the devices; it goes on in the background", kind.freeFunction);
+    LateFree late = new LateFree(place, freed);
+    synchronized (KEPT) {
+      LATE.add(late);
     }
-    var _ = freed.whenComplete((nothing, failure) -> endLateFree(late, failure));
+    var _ = freed.whenComplete((nothing, failure) -> kind.endLateFree(late, failure));
+  }
+
+  private static void freeNow(List<Piece> pieces) {
+    CloseAll.all(pieces.stream().<Runnable>map(piece -> piece::free).toList());
   }
 
   private static boolean endsBy(Deadline deadline, CompletableFuture<Void> freed)
@@ -242,8 +249,8 @@ public abstract class KeptMemory {
     if (failure != null) {
       LOG.warn("{} failed in the background", freeFunction, failure);
     }
-    synchronized (this) {
-      lateFrees.removeIf(late -> late == free);
+    synchronized (KEPT) {
+      LATE.removeIf(late -> late == free);
       if (keeps.getAsBoolean()) {
         return;
       }
@@ -253,79 +260,50 @@ public abstract class KeptMemory {
 
   /** Allocates until that many pieces are kept, for a time when allocating would wait. */
   void reserve(int device, long bytes, int pieces) {
-    while (kept(size(device, bytes)) < pieces) {
+    while (kept(device, bytes) < pieces) {
       Piece piece = allocateWithDeadline(device, bytes);
-      synchronized (this) {
-        keep(piece);
+      synchronized (KEPT) {
+        KEPT.push(piece);
       }
     }
   }
 
-  private synchronized int kept(Size size) {
-    Deque<Piece> pieces = kept.get(size);
-    return pieces == null ? 0 : pieces.size();
-  }
-
-  private void keep(Piece piece) {
-    kept.computeIfAbsent(size(piece.device(), piece.bytes()), none -> new ArrayDeque<>())
-        .push(piece);
-  }
-
-  private Size size(int device, long bytes) {
-    return new Size(owner(device), bytes);
-  }
-
-  /** Returns the device that memory is kept for; all host memory belongs together. */
-  private int owner(int device) {
-    return perDevice ? device : 0;
+  private long kept(int device, long bytes) {
+    synchronized (KEPT) {
+      return KEPT.stream().filter(fitting(device, bytes)).count();
+    }
   }
 
   /**
-   * Frees kept memory, except of devices with late frees, whose end frees it. Failures are logged,
+   * Frees kept memory, except in places with late frees, whose end frees it. Failures are logged,
    * because its owners have already closed it.
    */
-  void freeKept() {
-    for (int device : keptDevices()) {
-      List<Piece> pieces = takeFreeable(device);
+  static void freeKept() {
+    Set<Place> places;
+    synchronized (KEPT) {
+      places = KEPT.stream().map(Piece::place).collect(Collectors.toSet());
+    }
+    for (Place place : places) {
+      List<Piece> pieces = takeFreeable(place);
       try {
         if (!pieces.isEmpty()) {
-          free(device, pieces);
+          free(place, pieces);
         }
       } catch (RuntimeException failure) {
-        LOG.warn("{} failed for memory that was kept for reuse", freeFunction, failure);
+        LOG.warn("memory that was kept for reuse could not be freed", failure);
       }
     }
   }
 
-  private synchronized Set<Integer> keptDevices() {
-    return kept.keySet().stream().map(Size::device).collect(Collectors.toSet());
-  }
-
-  /** Takes the memory that is kept for a device; none if an earlier free of it still waits. */
-  private synchronized List<Piece> takeFreeable(int device) {
-    List<Piece> taken = new ArrayList<>();
-    if (!lateFrees(device).isEmpty()) {
+  /** Takes the memory that is kept in a place; none if an earlier free there still waits. */
+  private static List<Piece> takeFreeable(Place place) {
+    synchronized (KEPT) {
+      if (!lateFrees(place).isEmpty()) {
+        return List.of();
+      }
+      List<Piece> taken = KEPT.stream().filter(piece -> piece.place().equals(place)).toList();
+      KEPT.removeAll(taken);
       return taken;
     }
-    for (Map.Entry<Size, Deque<Piece>> pieces : kept.entrySet()) {
-      if (pieces.getKey().device() == owner(device)) {
-        taken.addAll(pieces.getValue());
-        pieces.getValue().clear();
-      }
-    }
-    return taken;
-  }
-
-  private void freeAll(List<Piece> pieces) {
-    CloseAll.all(pieces.stream().<Runnable>map(piece -> () -> freeNow(piece)).toList());
-  }
-
-  private void freeNow(Piece piece) {
-    enter(piece.device());
-    free(piece.memory());
-  }
-
-  private static String workDescription(int device) {
-    return "the work on device " + device + "; abort the communicator that hangs";
   }
 }

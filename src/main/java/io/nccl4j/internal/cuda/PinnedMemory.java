@@ -49,7 +49,7 @@ public final class PinnedMemory extends KeptMemory {
     }
     int device = PlatformThreads.call("cudaGetDevice", PinnedMemory::deviceInUse);
     Piece piece = BUFFERS.take(device, bytes);
-    return new Allocation(piece.memory(), () -> BUFFERS.put(piece));
+    return new Allocation(piece.memory(), () -> put(piece));
   }
 
   /**

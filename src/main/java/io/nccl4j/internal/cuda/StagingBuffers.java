@@ -163,7 +163,7 @@ final class StagingBuffers {
       Chunk chunk = chunks[i];
       chunks[i] = null;
       if (drained) {
-        steps.add(() -> PinnedMemory.CHUNKS.put(chunk.piece()));
+        steps.add(() -> KeptMemory.put(chunk.piece()));
       } else {
         LOG.warn("{} is stuck; {} bytes of pinned memory stay allocated", stream, CHUNK_BYTES);
       }

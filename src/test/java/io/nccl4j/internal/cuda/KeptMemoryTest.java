@@ -25,6 +25,9 @@ class KeptMemoryTest {
   private static final Duration LONG = Duration.ofSeconds(20);
 
   private static final class Numbers extends KeptMemory {
+    // Each test has devices of its own, since all kept memory is in one list.
+    private static final AtomicInteger DEVICES = new AtomicInteger();
+    final int device = DEVICES.getAndAdd(2);
     final AtomicInteger allocations = new AtomicInteger();
     final ConcurrentLinkedQueue<Long> freed = new ConcurrentLinkedQueue<>();
     final CountDownLatch open;
@@ -72,31 +75,32 @@ class KeptMemoryTest {
   @Test
   void keptMemoryServesTheSameSizeAndDeviceOnly() {
     Numbers memory = numbers(true);
-    KeptMemory.Piece piece = memory.take(0, 100);
-    memory.put(piece);
-    assertEquals(2, memory.take(1, 100).memory().address());
-    assertEquals(3, memory.take(0, 101).memory().address());
-    assertSame(piece, memory.take(0, 100));
-    assertEquals(4, memory.take(0, 100).memory().address());
+    KeptMemory.Piece piece = memory.take(memory.device, 100);
+    KeptMemory.put(piece);
+    assertEquals(2, memory.take(memory.device + 1, 100).memory().address());
+    assertEquals(3, memory.take(memory.device, 101).memory().address());
+    assertSame(piece, memory.take(memory.device, 100));
+    assertEquals(4, memory.take(memory.device, 100).memory().address());
     assertEquals(List.of(), List.copyOf(memory.freed));
   }
 
   @Test
   void memoryIsFreedImmediatelyIfNotKept() {
     Numbers memory = numbers(false);
-    memory.put(memory.take(0, 100));
+    KeptMemory.put(memory.take(memory.device, 100));
     assertEquals(List.of(1L), List.copyOf(memory.freed));
-    assertEquals(2, memory.take(0, 100).memory().address());
+    assertEquals(2, memory.take(memory.device, 100).memory().address());
   }
 
   @Test
   void keptMemoryIsFreedWhenAnAllocationFails() {
     Numbers memory = numbers(true);
     memory.capacity = 1;
-    memory.put(memory.take(0, 100));
-    assertEquals(2, memory.take(0, 200).memory().address());
+    KeptMemory.put(memory.take(memory.device, 100));
+    assertEquals(2, memory.take(memory.device, 200).memory().address());
     assertEquals(List.of(1L), List.copyOf(memory.freed));
-    CudaException shortage = assertThrows(CudaException.class, () -> memory.take(0, 300));
+    CudaException shortage =
+        assertThrows(CudaException.class, () -> memory.take(memory.device, 300));
     assertEquals("cudaErrorMemoryAllocation", shortage.errorName());
   }
 
@@ -104,15 +108,16 @@ class KeptMemoryTest {
   void lateAllocationIsKept() throws Exception {
     CountDownLatch open = new CountDownLatch(1);
     Numbers memory = new Numbers(true, open, SHORT);
-    NcclTimeoutException late = assertThrows(NcclTimeoutException.class, () -> memory.take(3, 100));
+    NcclTimeoutException late =
+        assertThrows(NcclTimeoutException.class, () -> memory.take(memory.device, 100));
     assertTrue(late.getMessage().contains("cudaMalloc"), late.getMessage());
-    assertTrue(late.getMessage().contains("device 3"), late.getMessage());
+    assertTrue(late.getMessage().contains("device " + memory.device + ";"), late.getMessage());
     open.countDown();
-    memory.put(takeUntilInTime(memory));
+    KeptMemory.put(takeUntilInTime(memory));
     awaitAllocations(memory, 2);
     long end = System.nanoTime() + LONG.toNanos();
     while (memory.freed.size() < memory.allocations.get() && System.nanoTime() < end) {
-      memory.freeKept();
+      KeptMemory.freeKept();
     }
     assertEquals(memory.allocations.get(), memory.freed.size());
   }
@@ -121,7 +126,7 @@ class KeptMemoryTest {
   void lateAllocationIsFreedIfNotKept() throws Exception {
     CountDownLatch open = new CountDownLatch(1);
     Numbers memory = new Numbers(false, open, SHORT);
-    assertThrows(NcclTimeoutException.class, () -> memory.take(0, 100));
+    assertThrows(NcclTimeoutException.class, () -> memory.take(memory.device, 100));
     open.countDown();
     long end = System.nanoTime() + LONG.toNanos();
     while (memory.freed.isEmpty() && System.nanoTime() < end) {
@@ -134,15 +139,18 @@ class KeptMemoryTest {
   void memoryIsKeptWhileAFreeIsLateAndFreedAfterwards() throws Exception {
     Numbers memory = numbers(false);
     List<KeptMemory.Piece> pieces =
-        List.of(memory.take(0, 1), memory.take(0, 2), memory.take(0, 3));
+        List.of(
+            memory.take(memory.device, 1),
+            memory.take(memory.device, 2),
+            memory.take(memory.device, 3));
     CountDownLatch idle = new CountDownLatch(1);
     memory.freeing = idle;
-    memory.put(pieces.get(0));
+    KeptMemory.put(pieces.get(0));
     long start = System.nanoTime();
-    memory.put(pieces.get(1));
-    memory.put(pieces.get(2));
+    KeptMemory.put(pieces.get(1));
+    KeptMemory.put(pieces.get(2));
     assertTrue(System.nanoTime() - start < 900_000_000, "only the first one waits a second");
-    assertSame(pieces.get(1), memory.take(0, 2), "kept for reuse");
+    assertSame(pieces.get(1), memory.take(memory.device, 2), "kept for reuse");
     assertEquals(List.of(), List.copyOf(memory.freed));
     idle.countDown();
     long end = System.nanoTime() + LONG.toNanos();
@@ -150,7 +158,7 @@ class KeptMemoryTest {
       Thread.sleep(1);
     }
     assertEquals(Set.of(1L, 3L), Set.copyOf(memory.freed));
-    memory.put(pieces.get(1));
+    KeptMemory.put(pieces.get(1));
     awaitFreed(memory, 3);
   }
 
@@ -167,17 +175,17 @@ class KeptMemoryTest {
   void failedAllocationWaitsForALateFree() throws Exception {
     Numbers memory = numbers(false);
     memory.capacity = 1;
-    KeptMemory.Piece closed = memory.take(0, 100);
+    KeptMemory.Piece closed = memory.take(memory.device, 100);
     CountDownLatch idle = new CountDownLatch(1);
     memory.freeing = idle;
-    memory.put(closed);
+    KeptMemory.put(closed);
     Thread.ofPlatform()
         .start(
             () -> {
               LockSupport.parkNanos(300_000_000);
               idle.countDown();
             });
-    assertEquals(2, memory.take(0, 200).memory().address());
+    assertEquals(2, memory.take(memory.device, 200).memory().address());
     assertEquals(List.of(1L), List.copyOf(memory.freed));
   }
 
@@ -185,11 +193,11 @@ class KeptMemoryTest {
   void allocationThatFailsBesideAHangingFreeSaysWhy() {
     Numbers memory = new Numbers(false, new CountDownLatch(0), Duration.ofSeconds(4));
     memory.capacity = 2;
-    KeptMemory.Piece kept = memory.take(0, 50);
+    KeptMemory.Piece kept = memory.take(memory.device, 50);
     memory.freeing = new CountDownLatch(1);
-    memory.put(memory.take(0, 100));
-    memory.put(kept);
-    assertThrows(CudaException.class, () -> memory.take(0, 200));
+    KeptMemory.put(memory.take(memory.device, 100));
+    KeptMemory.put(kept);
+    assertThrows(CudaException.class, () -> memory.take(memory.device, 200));
     memory.freeing.countDown();
   }
 
@@ -197,16 +205,16 @@ class KeptMemoryTest {
   @Test
   void memoryOfADeviceIsFreedWithItsOwnLateFree() throws Exception {
     Numbers memory = numbers(false);
-    KeptMemory.Piece first = memory.take(0, 1);
-    KeptMemory.Piece kept = memory.take(0, 2);
-    KeptMemory.Piece second = memory.take(1, 3);
+    KeptMemory.Piece first = memory.take(memory.device, 1);
+    KeptMemory.Piece kept = memory.take(memory.device, 2);
+    KeptMemory.Piece second = memory.take(memory.device + 1, 3);
     CountDownLatch firstDevice = new CountDownLatch(1);
     CountDownLatch secondDevice = new CountDownLatch(1);
     memory.freeing = firstDevice;
-    memory.put(first);
-    memory.put(kept);
+    KeptMemory.put(first);
+    KeptMemory.put(kept);
     memory.freeing = secondDevice;
-    memory.put(second);
+    KeptMemory.put(second);
     memory.freeing = new CountDownLatch(0);
     firstDevice.countDown();
     awaitFreed(memory, 2);
@@ -219,13 +227,13 @@ class KeptMemoryTest {
   @Test
   void lateFreeKeepsOnlyMemoryOfItsDevice() throws Exception {
     Numbers memory = numbers(false);
-    KeptMemory.Piece busy = memory.take(0, 1);
-    KeptMemory.Piece other = memory.take(1, 2);
+    KeptMemory.Piece busy = memory.take(memory.device, 1);
+    KeptMemory.Piece other = memory.take(memory.device + 1, 2);
     CountDownLatch idle = new CountDownLatch(1);
     memory.freeing = idle;
-    memory.put(busy);
+    KeptMemory.put(busy);
     memory.freeing = new CountDownLatch(0);
-    memory.put(other);
+    KeptMemory.put(other);
     awaitFreed(memory, 1);
     assertEquals(List.of(2L), List.copyOf(memory.freed));
     idle.countDown();
@@ -235,10 +243,10 @@ class KeptMemoryTest {
   @Test
   void reservedMemoryServesSeveralAllocations() {
     Numbers memory = numbers(true);
-    memory.reserve(0, 100, 2);
+    memory.reserve(memory.device, 100, 2);
     assertEquals(2, memory.allocations.get());
-    memory.take(0, 100);
-    memory.take(0, 100);
+    memory.take(memory.device, 100);
+    memory.take(memory.device, 100);
     assertEquals(2, memory.allocations.get());
   }
 
@@ -279,7 +287,7 @@ class KeptMemoryTest {
     long end = System.nanoTime() + LONG.toNanos();
     while (true) {
       try {
-        return memory.take(3, 50);
+        return memory.take(memory.device, 50);
       } catch (NcclTimeoutException e) {
         if (System.nanoTime() >= end) {
           throw e;
