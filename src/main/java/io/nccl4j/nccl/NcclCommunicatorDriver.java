@@ -22,8 +22,7 @@ import java.util.function.ToIntBiFunction;
 import java.util.function.ToIntFunction;
 
 /**
- * The driver of one rank's {@code ncclComm_t}. It connects the communicator and launches
- * operations, and delegates the rest.
+ * The driver of one rank's {@code ncclComm_t}. It connects the communicator and delegates the rest.
  */
 final class NcclCommunicatorDriver implements CommunicatorDriver {
   static final int FLOAT8_COMPUTE_CAPABILITY = 90;
