@@ -606,8 +606,8 @@ public final class Buffer implements AutoCloseable {
   }
 
   /** Returns whether the buffer is open and has this device key. */
-  boolean isAt(int deviceKey) {
-    return owner.isAt(deviceKey);
+  boolean isOpenOn(int deviceKey) {
+    return owner.isOpenOn(deviceKey);
   }
 
   /** Returns whether a device can use this memory; does not check whether the buffer is open. */
@@ -621,7 +621,7 @@ public final class Buffer implements AutoCloseable {
   }
 
   /** Records that a stream uses this memory until it has passed a fence value. */
-  void usedBy(StreamFence fence, long value) {
+  void usedBy(StreamProgress fence, long value) {
     owner.usedBy(fence, value);
   }
 

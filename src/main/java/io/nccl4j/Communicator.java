@@ -173,7 +173,8 @@ public final class Communicator implements AutoCloseable {
    * @param stream the stream that orders the operation; a stream of this rank's device
    */
   public void allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
-    core.checkUsable(send, "send");
+    core.checkConnected();
+    core.checkBuffer(send, "send");
     core.checkBuffer(recv, "recv");
     checkSameCount(send, recv);
     checkOperator(op, send.type());
@@ -818,7 +819,7 @@ public final class Communicator implements AutoCloseable {
       @Nullable ReduceOp op,
       int peer,
       Stream stream) {
-    Group.submit(Call.of(operation, core, send, recv, count, op, peer, stream));
+    CallLauncher.submit(Call.of(operation, core, send, recv, count, op, peer, stream));
   }
 
   private void checkPeer(int peer) {

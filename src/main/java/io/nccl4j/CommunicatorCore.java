@@ -60,11 +60,11 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private final GrowId growId = new GrowId(this);
 
   // The fences of the streams that have its operations; they hold their streams weakly.
-  private final Set<StreamFence> usedStreams = ConcurrentHashMap.newKeySet();
+  private final Set<StreamProgress> usedStreams = ConcurrentHashMap.newKeySet();
   // End the open graphs. A library may wait for that before it ends the communicator.
   private final Set<Runnable> graphEnds = ConcurrentHashMap.newKeySet();
   private volatile State state = State.UNCONNECTED;
-  private volatile boolean aborted;
+  private volatile boolean operationsEnded;
   private volatile boolean stranded;
   private boolean failureReported;
 
@@ -168,7 +168,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   void checkStream(Stream stream) {
     Objects.requireNonNull(stream, "stream");
-    if (!stream.isAt(deviceKey)) {
+    if (!stream.isOpenOn(deviceKey)) {
       stream.checkOpen();
       throw new IllegalArgumentException(
           "stream is "
@@ -189,7 +189,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   /** Throws unless this rank can use the buffer now. */
   void checkBuffer(Buffer buffer, String argument) {
     Objects.requireNonNull(buffer, argument);
-    if (!buffer.isAt(deviceKey)) {
+    if (!buffer.isOpenOn(deviceKey)) {
       checkElsewhere(buffer, argument);
     }
   }
@@ -325,7 +325,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private static void makeSiblings(List<CommunicatorCore> createdTogether) {
     for (CommunicatorCore one : createdTogether) {
       if (one.size > 1) {
-        one.numbers.siblings(
+        one.numbers.setSiblings(
             createdTogether.stream()
                 .filter(other -> other != one && other.identity.equals(one.identity))
                 .map(CommunicatorCore::numbers)
@@ -382,7 +382,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   @Override
   public boolean isAborted() {
-    return aborted;
+    return operationsEnded;
   }
 
   @Override
@@ -392,7 +392,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   @Override
   public synchronized void markAborted() {
-    aborted = true;
+    operationsEnded = true;
     if (state == State.CLOSING) {
       transitionTo(State.ABORTED);
     }
@@ -401,7 +401,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   @Override
   public synchronized void markRevoked() {
     if (state.isOpen()) {
-      aborted = true;
+      operationsEnded = true;
       transitionTo(State.REVOKED);
       CommunicatorEvents.record(this, "revoke", null);
     }
@@ -448,12 +448,12 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     if (!stream.isUsedBy(this)) {
       usedStreams.removeIf(known -> !known.alive());
       usedStreams.add(stream.fence());
-      stream.usedBy(this);
+      stream.addUser(this);
     }
   }
 
   private List<Stream> streams() {
-    return usedStreams.stream().map(StreamFence::stream).filter(Objects::nonNull).toList();
+    return usedStreams.stream().map(StreamProgress::stream).filter(Objects::nonNull).toList();
   }
 
   @Override
@@ -515,7 +515,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       if (state == State.CLOSING || isEnded()) {
         return;
       }
-      aborted = true;
+      operationsEnded = true;
       transitionTo(State.ABORTED);
     }
     try {

@@ -135,7 +135,7 @@ final class ContractAccess extends Contract {
   @Override
   public void submit(
       Communicator communicator, BackendOperation operation, Buffer source, Stream stream) {
-    Group.submit(Call.of(operation, communicator.core(), source, stream));
+    CallLauncher.submit(Call.of(operation, communicator.core(), source, stream));
   }
 
   @Override

@@ -33,7 +33,7 @@ public final class Event implements AutoCloseable {
    * @param collectives the fence value of the last collective of each stream that the recording
    *     waits for
    */
-  record Recording(StreamFence fence, long value, Map<StreamFence, Long> collectives) {}
+  record Recording(StreamProgress fence, long value, Map<StreamProgress, Long> collectives) {}
 
   private final DeviceType deviceType;
   private final int device;
@@ -115,7 +115,7 @@ public final class Event implements AutoCloseable {
    */
   private void passed(@Nullable Recording queried) {
     if (queried != null && queried.equals(record)) {
-      queried.fence().passed(queried.value());
+      queried.fence().markPassed(queried.value());
     }
   }
 

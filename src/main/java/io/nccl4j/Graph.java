@@ -260,7 +260,7 @@ public final class Graph implements AutoCloseable {
   private void replay(Stream stream) {
     if (driver == null) {
       for (List<Call> together : launches) {
-        Launch.launchNow(together.stream().map(call -> call.on(stream)).toList());
+        CallLauncher.launchNow(together.stream().map(call -> call.on(stream)).toList());
       }
       return;
     }

@@ -130,25 +130,8 @@ public final class Group {
     return OF_THREAD.get();
   }
 
-  /** Launches a checked call, or adds it to this thread's group or the stream's capture. */
-  static void submit(Call call) {
-    if (call.collective() && call.count() == 0) {
-      return;
-    }
-    Group group = current();
-    if (group != null) {
-      group.add(call);
-    } else if (call.collective() && !call.stream().captured()) {
-      OperationNumbers numbers = call.communicator().numbers();
-      numbers.beginCall(call.operation());
-      Launch.launch(List.of(call));
-      numbers.endCall();
-    } else {
-      Launch.launch(List.of(call));
-    }
-  }
-
-  private void add(Call call) {
+  /** Adds a checked call, which is launched when the group ends. */
+  void add(Call call) {
     if (!unconnected.isEmpty()) {
       throw mixed();
     }
@@ -240,7 +223,7 @@ public final class Group {
     calls.forEach(Group::checkStillOpen);
     checkStreamsNotShared();
     GroupMemory.check(calls);
-    Launch.launch(calls);
+    CallLauncher.launch(calls);
   }
 
   /**

@@ -99,7 +99,7 @@ final class LaunchTrace implements OperationTrace {
     try {
       stream.driver().trace(this, launch);
     } catch (Throwable failure) {
-      if (!together.isEmpty() && Launch.rejectsAll(failure, together)) {
+      if (!together.isEmpty() && CallLauncher.rejectsAll(failure, together)) {
         collectives.forEach(event -> event.sequence = 0);
       }
       ended(failure);

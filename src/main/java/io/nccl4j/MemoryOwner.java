@@ -11,14 +11,14 @@ import java.util.List;
 final class MemoryOwner {
   /** The last use of some memory by one stream. */
   static final class Use {
-    private final StreamFence fence;
+    private final StreamProgress fence;
     private long value;
 
-    Use(StreamFence fence) {
+    Use(StreamProgress fence) {
       this.fence = fence;
     }
 
-    StreamFence fence() {
+    StreamProgress fence() {
       return fence;
     }
 
@@ -77,7 +77,7 @@ final class MemoryOwner {
     return true;
   }
 
-  void usedBy(StreamFence fence, long value) {
+  void usedBy(StreamProgress fence, long value) {
     Use use = last;
     if (use.fence != fence) {
       use = useBy(fence);
@@ -85,7 +85,7 @@ final class MemoryOwner {
     use.advance(value);
   }
 
-  private Use useBy(StreamFence fence) {
+  private Use useBy(StreamProgress fence) {
     // A buffer that alternates between two streams gets here each time, so nothing is allocated.
     for (Use use : uses) {
       if (use.fence == fence) {
@@ -96,7 +96,7 @@ final class MemoryOwner {
     return firstUseBy(fence);
   }
 
-  private synchronized Use firstUseBy(StreamFence fence) {
+  private synchronized Use firstUseBy(StreamProgress fence) {
     Use use = new Use(fence);
     uses =
         java.util.stream.Stream.concat(
@@ -136,7 +136,7 @@ final class MemoryOwner {
   }
 
   /** Returns whether the memory is open and has this device key. */
-  boolean isAt(int key) {
+  boolean isOpenOn(int key) {
     return deviceKey == key;
   }
 

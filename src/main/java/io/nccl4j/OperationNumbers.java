@@ -66,7 +66,7 @@ final class OperationNumbers {
   }
 
   /** Sets the numbers of the ranks that one thread created together with this one. */
-  void siblings(List<OperationNumbers> others) {
+  void setSiblings(List<OperationNumbers> others) {
     siblings = others.toArray(OperationNumbers[]::new);
   }
 

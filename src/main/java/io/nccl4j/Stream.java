@@ -54,7 +54,7 @@ public final class Stream implements AutoCloseable {
   // Set when a wait has reported an abort: the aborted work may not have left the device yet.
   private volatile boolean draining;
 
-  private final StreamFence fence = new StreamFence(this);
+  private final StreamProgress fence = new StreamProgress(this);
   private final StreamUsers users = new StreamUsers(this, number);
   private final AtomicBoolean closing = new AtomicBoolean();
   // NO_DEVICE once it is closed. Not volatile, since it is read on the hot path.
@@ -97,7 +97,7 @@ public final class Stream implements AutoCloseable {
   }
 
   /** Returns whether the stream is open and has this device key. */
-  boolean isAt(int key) {
+  boolean isOpenOn(int key) {
     return deviceKey == key;
   }
 
@@ -134,9 +134,9 @@ public final class Stream implements AutoCloseable {
     checkOpen();
     checkCanWait("synchronize");
     ThreadScope.checkNothingKeptFor(this, "synchronize");
-    long enqueued = fence.enqueued();
+    long enqueued = fence.advance();
     reportingAborts(() -> driver.await(timeout));
-    fence.passed(enqueued);
+    fence.markPassed(enqueued);
   }
 
   /**
@@ -164,10 +164,10 @@ public final class Stream implements AutoCloseable {
     checkOpen();
     checkCanWait("isComplete");
     ThreadScope.checkNothingKeptFor(this, "isComplete");
-    long enqueued = fence.enqueued();
+    long enqueued = fence.advance();
     boolean complete = driver.isComplete();
     if (complete) {
-      fence.passed(enqueued);
+      fence.markPassed(enqueued);
     }
     return complete;
   }
@@ -184,8 +184,8 @@ public final class Stream implements AutoCloseable {
     checkOpen();
     checkCanWait("completion");
     ThreadScope.checkNothingKeptFor(this, "completion");
-    long enqueued = fence.enqueued();
-    return driver.completion().thenRun(() -> fence.passed(enqueued));
+    long enqueued = fence.advance();
+    return driver.completion().thenRun(() -> fence.markPassed(enqueued));
   }
 
   /**
@@ -205,7 +205,7 @@ public final class Stream implements AutoCloseable {
     }
     // A concurrent query must not attribute one stream's recording to another stream.
     synchronized (event) {
-      long enqueued = fence.enqueued();
+      long enqueued = fence.advance();
       event.setRecord(null);
       driver.record(event.driver());
       event.setRecord(new Event.Recording(fence, enqueued, fence.collectives()));
@@ -354,13 +354,13 @@ public final class Stream implements AutoCloseable {
   }
 
   /** Returns the fence that tracks the completion of this stream's work. */
-  StreamFence fence() {
+  StreamProgress fence() {
     return fence;
   }
 
   /** Records that the work just enqueued uses these buffers, each of which may be null. */
   void uses(Buffer one, @Nullable Buffer another) {
-    uses(one, another, fence.fenceValue());
+    uses(one, another, fence.take());
   }
 
   private void uses(@Nullable Buffer one, @Nullable Buffer another, long value) {
@@ -374,10 +374,10 @@ public final class Stream implements AutoCloseable {
 
   /** Records the buffers of an operation just enqueued; each may be null. */
   void trackOperands(@Nullable Buffer send, @Nullable Buffer recv, @Nullable Buffer scalar) {
-    long value = fence.fenceValue();
+    long value = fence.take();
     uses(send, recv, value);
     uses(scalar, null, value);
-    fence.collective(value);
+    fence.markCollective(value);
   }
 
   /** Waits for copies, which depend on no other rank. */
@@ -387,16 +387,16 @@ public final class Stream implements AutoCloseable {
 
   /** Waits for all enqueued work, regardless of failures of the communicators. */
   void drain(Duration timeout) {
-    long enqueued = fence.enqueued();
+    long enqueued = fence.advance();
     driver.drain(timeout);
-    fence.passed(enqueued);
+    fence.markPassed(enqueued);
   }
 
   /** Copies to host memory and waits, as {@link #synchronize()} does. */
   void download(Buffer source, MemorySegment target) {
-    long enqueued = fence.enqueued();
+    long enqueued = fence.advance();
     reportingAborts(() -> driver.download(source.memory(), target));
-    fence.passed(enqueued);
+    fence.markPassed(enqueued);
   }
 
   /** Returns whether all work is done, regardless of failures of the communicators. */
@@ -431,7 +431,7 @@ public final class Stream implements AutoCloseable {
   }
 
   /** Records a communicator as a user of this stream. */
-  void usedBy(StreamUser communicator) {
+  void addUser(StreamUser communicator) {
     users.add(communicator);
   }
 
@@ -479,14 +479,14 @@ public final class Stream implements AutoCloseable {
   }
 
   private void release() {
-    long enqueued = fence.enqueued();
+    long enqueued = fence.advance();
     try {
       driver.release();
     } finally {
       released = true;
     }
     if (!stuck()) {
-      fence.passed(enqueued);
+      fence.markPassed(enqueued);
     }
   }
 

@@ -58,7 +58,7 @@ final class CallWatch {
   /** Returns the call that is running on a communicator, and ends it if it is overdue. */
   private static Seen poll(WeakReference<CommunicatorEnd> watched, Seen last) {
     CommunicatorEnd end = watched.get();
-    int call = end == null ? 0 : end.handle().enqueuing();
+    int call = end == null ? 0 : end.handle().watchedCall();
     if (call == 0) {
       return NO_CALL;
     }

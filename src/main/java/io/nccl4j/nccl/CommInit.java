@@ -48,8 +48,8 @@ sealed interface CommInit {
     // Most calls need not wait.
   }
 
-  /** Makes the call and waits for it. Called by the thread inside the new handle. */
-  void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena);
+  /** Makes the call and waits for it. Called by the thread inside the new parent. */
+  void initialize(CommunicatorHandle child, MemorySegment config, Arena arena);
 
   private static MemorySegment bytes(List<UniqueId> ids, Arena arena) {
     MemorySegment bytes = ncclUniqueId.allocateArray(ids.size(), arena);
@@ -77,11 +77,11 @@ sealed interface CommInit {
     }
 
     @Override
-    public void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena) {
-      MemorySegment cell = communicator.cell();
+    public void initialize(CommunicatorHandle child, MemorySegment config, Arena arena) {
+      MemorySegment cell = child.cell();
       MemorySegment bytes = bytes(List.of(id), arena);
       int result = nccl_h.ncclCommInitRankConfig(cell, size, bytes, rank, config);
-      communicator.settle(result, function());
+      child.settle(result, function());
     }
   }
 
@@ -98,11 +98,11 @@ sealed interface CommInit {
     }
 
     @Override
-    public void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena) {
-      MemorySegment cell = communicator.cell();
+    public void initialize(CommunicatorHandle child, MemorySegment config, Arena arena) {
+      MemorySegment cell = child.cell();
       MemorySegment bytes = bytes(ids, arena);
       int result = nccl_h.ncclCommInitRankScalable(cell, size, rank, ids.size(), bytes, config);
-      communicator.settle(result, function());
+      child.settle(result, function());
     }
   }
 
@@ -119,14 +119,14 @@ sealed interface CommInit {
     }
 
     @Override
-    public void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena) {
-      MemorySegment cell = communicator.cell();
-      CommunicatorHandle handle = children.parent();
-      handle.insideForLong(
+    public void initialize(CommunicatorHandle child, MemorySegment config, Arena arena) {
+      MemorySegment cell = child.cell();
+      CommunicatorHandle parent = children.parent();
+      parent.insideOnOwnThread(
           function(),
           comm -> {
-            int result = handle.guarded(() -> nccl_h.ncclCommSplit(comm, color, key, cell, config));
-            children.settle(communicator, result, function());
+            int result = parent.guarded(() -> nccl_h.ncclCommSplit(comm, color, key, cell, config));
+            children.settle(child, result, function());
           });
     }
   }
@@ -152,7 +152,7 @@ sealed interface CommInit {
     }
 
     @Override
-    public void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena) {
+    public void initialize(CommunicatorHandle child, MemorySegment config, Arena arena) {
       int flags =
           mode == ShrinkMode.ABORT_FIRST
               ? nccl_h.NCCL_SHRINK_ABORT()
@@ -160,18 +160,18 @@ sealed interface CommInit {
       // A copy, because NCCL sorts the array.
       int[] ranks = excluded.stream().mapToInt(Integer::intValue).toArray();
       MemorySegment array = arena.allocateFrom(ValueLayout.JAVA_INT, ranks);
-      MemorySegment cell = communicator.cell();
-      CommunicatorHandle handle = children.parent();
-      handle.insideForLong(
+      MemorySegment cell = child.cell();
+      CommunicatorHandle parent = children.parent();
+      parent.insideOnOwnThread(
           function(),
           comm -> {
             if (mode == ShrinkMode.ABORT_FIRST) {
-              children.parent().endOperations();
+              parent.endOperations();
             }
             int result =
-                handle.guarded(
+                parent.guarded(
                     () -> nccl_h.ncclCommShrink(comm, array, ranks.length, cell, config, flags));
-            children.settle(communicator, result, function());
+            children.settle(child, result, function());
           });
     }
   }
@@ -201,19 +201,19 @@ sealed interface CommInit {
     }
 
     @Override
-    public void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena) {
+    public void initialize(CommunicatorHandle child, MemorySegment config, Arena arena) {
       MemorySegment bytes = id == null ? MemorySegment.NULL : bytes(List.of(id), arena);
-      MemorySegment cell = communicator.cell();
-      CommunicatorHandle handle = children.parent();
-      handle.insideForLong(
+      MemorySegment cell = child.cell();
+      CommunicatorHandle parent = children.parent();
+      parent.insideOnOwnThread(
           function(),
           comm -> {
-            children.parent().context().useGrowId(id);
+            parent.context().useGrowId(id);
             int result =
-                handle.guarded(
+                parent.guarded(
                     () -> nccl_h.ncclCommGrow(comm, newSize, bytes, KEEPS_ITS_RANK, cell, config));
             // Here the new communicator reports completion; the old one is in use until then.
-            communicator.settle(result, function());
+            child.settle(result, function());
           });
     }
   }
@@ -237,12 +237,12 @@ sealed interface CommInit {
     }
 
     @Override
-    public void initialize(CommunicatorHandle communicator, MemorySegment config, Arena arena) {
+    public void initialize(CommunicatorHandle child, MemorySegment config, Arena arena) {
       MemorySegment none = MemorySegment.NULL;
-      MemorySegment cell = communicator.cell();
+      MemorySegment cell = child.cell();
       MemorySegment bytes = bytes(List.of(id), arena);
       int result = nccl_h.ncclCommGrow(none, newSize, bytes, rank, cell, config);
-      communicator.settle(result, function());
+      child.settle(result, function());
     }
   }
 }

@@ -95,7 +95,7 @@ final class CommunicatorEnd {
       LOG.warn(
           "{}: {} has been inside NCCL for {} s; NCCL {} cannot end such a call; use NCCL {} or later, or a non-blocking communicator",
           handle,
-          handle.enqueuingFunction(),
+          handle.function(),
           handle.timeout().toMillis() / MILLIS_PER_SECOND,
           library,
           FeatureVersions.REVOKE.version());
@@ -105,9 +105,9 @@ final class CommunicatorEnd {
   }
 
   private void abortOverdue(int call) {
-    String function = handle.enqueuingFunction();
+    String function = handle.function();
     // The call may have returned by itself.
-    boolean overdue = handle.enqueuing() == call;
+    boolean overdue = handle.watchedCall() == call;
     handle.markOverdue(overdue);
     if (!overdue) {
       return;
@@ -128,7 +128,7 @@ final class CommunicatorEnd {
   void abort() {
     handle.awaitEmpty(CALL_TIMEOUT);
     endBlockedCall();
-    freeIfUnused();
+    handle.freeIfUnused();
   }
 
   /**
@@ -137,8 +137,8 @@ final class CommunicatorEnd {
    * could access memory that they free; they run on a separate thread with a deadline.
    */
   private void endBlockedCall() {
-    String function = handle.enqueuingFunction();
-    if (function == null || !handle.blocking()) {
+    String function = handle.function();
+    if (handle.watchedCall() == 0 || !handle.blocking()) {
       return;
     }
     if (!handle.abortEndsCalls()) {
@@ -154,12 +154,16 @@ final class CommunicatorEnd {
       return;
     }
     try {
-      BlockingCalls.runUninterrupted(
-          "ncclCommRevoke",
-          handle.timeout(),
-          "NCCL to end " + function + " of " + handle,
-          () -> endCall(comm));
-      if (handle.enqueuingFunction() != null) {
+      int result =
+          BlockingCalls.callUninterrupted(
+              "ncclCommRevoke",
+              handle.timeout(),
+              "NCCL to end " + function + " of " + handle,
+              () -> endCall(comm),
+              late -> handle.release());
+      handle.release();
+      NcclResults.check(result, "ncclCommRevoke");
+      if (handle.watchedCall() != 0) {
         // NCCL clears its flags at the end of a revoke, and refuses a second one. A thread that has
         // not looked at them meanwhile waits on.
         LOG.warn(
@@ -176,28 +180,18 @@ final class CommunicatorEnd {
     }
   }
 
-  private void endCall(MemorySegment comm) {
-    try {
-      handle.useDevice();
-      NcclResults.check(
-          nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()), "ncclCommRevoke");
-    } finally {
-      // Let the other thread leave first, so that it need not wait for the freeing. It may have to
-      // drop a capture, which the freeing would wait for.
-      handle.awaitEmpty(LEAVE_TIMEOUT);
-      handle.release();
-    }
+  /** Ends the call of the thread inside, and waits for that thread to leave. */
+  private int endCall(MemorySegment comm) {
+    handle.useDevice();
+    int result = nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT());
+    // The freeing may follow. The other thread must not wait for that, and may have to drop a
+    // capture, which the freeing would wait for.
+    handle.awaitEmpty(LEAVE_TIMEOUT);
+    return result;
   }
 
-  /** Aborts the ended communicator, unless a thread is inside; that thread aborts it later. */
-  void freeIfUnused() {
-    MemorySegment comm = handle.take();
-    if (comm != null) {
-      abort(comm);
-    }
-  }
-
-  private void abort(MemorySegment comm) {
+  /** Aborts the ended communicator, whose pointer this thread has taken. */
+  void abortNative(MemorySegment comm) {
     try {
       BlockingCalls.runUninterrupted(
           "ncclCommAbort",
@@ -305,7 +299,7 @@ final class CommunicatorEnd {
   private NcclException abortedAfterDestroy(NcclException refusal) {
     context.markAborted();
     handle.giveBack();
-    CloseAll.after(refusal, this::freeIfUnused);
+    CloseAll.after(refusal, handle::freeIfUnused);
     return refusal;
   }
 }

@@ -39,11 +39,11 @@ final class CommunicatorHandle {
   static final Duration GRACE = Duration.ofSeconds(1);
   private static final long POLL_NANOS = 50_000;
 
-  // The two lowest bits of 'inside' are the state. The other bits count entries, so that one long
+  // The two lowest bits of 'entries' are the state. The other bits count entries, so that one long
   // call can be distinguished from many short ones.
   private static final int EMPTY = 0;
-  private static final int ENQUEUING = 1;
-  private static final int LONG_CALL = 2;
+  private static final int ON_CALLERS_THREAD = 1;
+  private static final int ON_OWN_THREAD = 2;
   private static final int STATE_MASK = 3;
   private static final int ENTRY_INCREMENT = 4;
 
@@ -52,7 +52,7 @@ final class CommunicatorHandle {
   private final MemorySegment cell = Arena.global().allocate(ValueLayout.ADDRESS);
   private final CommunicatorContext context;
   private final NcclVersion library;
-  private final Runnable free;
+  private final Consumer<MemorySegment> free;
 
   // As NCCL created it, which may differ from the configuration.
   private boolean blocking;
@@ -61,7 +61,7 @@ final class CommunicatorHandle {
   private boolean retained;
   private volatile boolean overdue;
 
-  private final AtomicInteger inside = new AtomicInteger();
+  private final AtomicInteger entries = new AtomicInteger();
 
   // The function that the thread inside calls, for messages.
   private String function;
@@ -73,10 +73,13 @@ final class CommunicatorHandle {
    * Creates a handle without a pointer.
    *
    * @param blocking whether the communicator is expected to be blocking
-   * @param free aborts the ended communicator, unless a thread is inside it
+   * @param free frees the pointer of the ended communicator, once no thread is inside
    */
   CommunicatorHandle(
-      CommunicatorContext context, NcclVersion library, boolean blocking, Runnable free) {
+      CommunicatorContext context,
+      NcclVersion library,
+      boolean blocking,
+      Consumer<MemorySegment> free) {
     this.context = context;
     this.library = library;
     this.blocking = blocking;
@@ -133,15 +136,15 @@ final class CommunicatorHandle {
    */
   MemorySegment enter(String functionName) {
     prepareThread(functionName);
-    if (!tryEnter(functionName, ENQUEUING)) {
+    if (!tryEnter(functionName, ON_CALLERS_THREAD)) {
       throw refusal(functionName);
     }
     return pointer;
   }
 
   /** Makes long calls inside the communicator. Messages to other threads mention that. */
-  void insideForLong(String function, Consumer<MemorySegment> calls) {
-    if (!tryEnter(function, LONG_CALL)) {
+  void insideOnOwnThread(String function, Consumer<MemorySegment> calls) {
+    if (!tryEnter(function, ON_OWN_THREAD)) {
       throw refusal(function);
     }
     try {
@@ -157,7 +160,7 @@ final class CommunicatorHandle {
    */
   MemorySegment enterToEnd(String function, Duration timeout) {
     Deadline deadline = Deadline.after(timeout);
-    while (!tryEnter(function, LONG_CALL)) {
+    while (!tryEnter(function, ON_OWN_THREAD)) {
       if (ended() || deadline.passed()) {
         throw refusal(function);
       }
@@ -184,12 +187,12 @@ final class CommunicatorHandle {
   }
 
   private boolean tryEnter(String functionName, int state) {
-    int now = inside.get();
-    if ((now & STATE_MASK) != EMPTY || !inside.compareAndSet(now, now + ENTRY_INCREMENT + state)) {
+    int now = entries.get();
+    if ((now & STATE_MASK) != EMPTY || !entries.compareAndSet(now, now + ENTRY_INCREMENT + state)) {
       return false;
     }
     function = functionName;
-    // An abort ends the communicator and then reads 'inside': this thread sees the end, or the
+    // An abort ends the communicator and then reads 'entries': this thread sees the end, or the
     // abort sees this thread inside.
     if (ended()) {
       leave();
@@ -200,19 +203,19 @@ final class CommunicatorHandle {
 
   private RuntimeException refusal(String functionName) {
     if (!ended()) {
-      return occupied(inside.get() & STATE_MASK);
+      return inUse(entries.get() & STATE_MASK);
     }
     return context.isAborted()
         ? new CommunicatorAbortedException(functionName, context.toString())
         : new IllegalStateException("closed: " + context);
   }
 
-  private IllegalStateException occupied(int state) {
+  private IllegalStateException inUse(int state) {
     String by =
-        state == LONG_CALL
+        state == ON_OWN_THREAD
             ? " is in use by another thread, or by a call that timed out, in " + function
             : " is in use by another thread, in " + function;
-    boolean ends = abortEndsCalls() && (state != LONG_CALL || !blocking);
+    boolean ends = abortEndsCalls() && (state != ON_OWN_THREAD || !blocking);
     return new IllegalStateException(
         context
             + by
@@ -220,28 +223,31 @@ final class CommunicatorHandle {
             + (ends ? ", and abort ends its call" : ""));
   }
 
-  /** Returns a number that identifies the current enqueuing call, or 0 if there is none. */
-  int enqueuing() {
-    int now = inside.get();
-    return (now & STATE_MASK) == ENQUEUING ? now : 0;
+  /** Returns a number that identifies the call of {@link #enter}, or 0 if there is none. */
+  int watchedCall() {
+    int now = entries.get();
+    return (now & STATE_MASK) == ON_CALLERS_THREAD ? now : 0;
   }
 
-  /** Returns the function of the current enqueuing call, or null if there is none. */
-  String enqueuingFunction() {
-    return enqueuing() == 0 ? null : function;
+  /** Returns the function that the thread inside calls, or the last one; for messages. */
+  String function() {
+    return function;
   }
 
   /** Leaves the communicator. If it has ended in the meantime, this thread frees it. */
   void leave() {
-    inside.set(inside.get() & ~STATE_MASK);
+    entries.set(entries.get() & ~STATE_MASK);
     if (ended()) {
-      free.run();
+      freeIfUnused();
     }
   }
 
   /** Aborts the ended communicator, unless a thread is inside; that thread aborts it later. */
   void freeIfUnused() {
-    free.run();
+    MemorySegment taken = take();
+    if (taken != null) {
+      free.accept(taken);
+    }
   }
 
   /**
@@ -276,7 +282,7 @@ final class CommunicatorHandle {
   }
 
   private boolean occupied() {
-    return (inside.get() & STATE_MASK) != EMPTY;
+    return (entries.get() & STATE_MASK) != EMPTY;
   }
 
   /**
@@ -299,14 +305,14 @@ final class CommunicatorHandle {
     synchronized (this) {
       retained = false;
     }
-    free.run();
+    freeIfUnused();
   }
 
   /**
-   * Takes the pointer for the caller to free. Returns null if a thread is inside or retains it, if
-   * it was taken already, or if NCCL never wrote one.
+   * Takes the pointer, to free it. Returns null if a thread is inside or retains it, if it was
+   * taken already, or if NCCL never wrote one.
    */
-  MemorySegment take() {
+  private MemorySegment take() {
     synchronized (this) {
       if (taken || retained || occupied() || !created()) {
         return null;
@@ -332,7 +338,7 @@ final class CommunicatorHandle {
   }
 
   /** Returns the communicator's {@code ncclResult_t}, or success once the pointer was taken. */
-  int state() {
+  int asyncResult() {
     synchronized (this) {
       if (taken) {
         return nccl_h.ncclSuccess();
@@ -411,7 +417,7 @@ final class CommunicatorHandle {
 
   private void runInside(String function, Consumer<MemorySegment> work) {
     useDevice();
-    insideForLong(function, work);
+    insideOnOwnThread(function, work);
   }
 
   /**
@@ -421,15 +427,15 @@ final class CommunicatorHandle {
   void settle(int result, String function) {
     if (result != nccl_h.ncclInProgress()) {
       if (result != nccl_h.ncclSuccess() && ended()) {
-        throw endedDuring(function);
+        throw endException(function);
       }
       NcclResults.check(result, function);
     }
     Backoff backoff = Backoff.betweenQueries(Deadline.after(timeout()));
     while (true) {
-      int state = state();
+      int state = asyncResult();
       if (ended()) {
-        throw endedDuring(function);
+        throw endException(function);
       }
       if (state != nccl_h.ncclInProgress()) {
         NcclResults.check(state, function);
@@ -442,7 +448,7 @@ final class CommunicatorHandle {
   }
 
   /** Returns the exception for a call during which this communicator has ended. */
-  NcclException endedDuring(String function) {
+  NcclException endException(String function) {
     return overdue
         ? new NcclTimeoutException(function, timeout(), peers())
         : new CommunicatorAbortedException(function, toString());
@@ -450,7 +456,7 @@ final class CommunicatorHandle {
 
   /** Returns the asynchronous error of the communicator, if there is one. */
   Optional<NcclException> asyncError() {
-    int state = state();
+    int state = asyncResult();
     return state == nccl_h.ncclSuccess() || state == nccl_h.ncclInProgress()
         ? Optional.empty()
         : Optional.of(NcclResults.failure(state, "ncclCommGetAsyncError"));

@@ -250,7 +250,7 @@ public final class NcclBackend {
   public Optional<Duration> estimate(Runnable body) {
     Contract.get().checkOpen(backend);
     driver.version().require("ncclGroupSimulateEnd");
-    return NcclLaunch.estimate(Contract.get().record(body));
+    return GroupEstimate.estimate(Contract.get().record(body));
   }
 
   /**

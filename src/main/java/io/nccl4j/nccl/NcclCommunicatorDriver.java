@@ -61,7 +61,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     this.init = init;
     this.context = context;
     this.handle =
-        new CommunicatorHandle(context, library, NativeConfig.blocking(config), this::freeIfUnused);
+        new CommunicatorHandle(context, library, NativeConfig.blocking(config), this::abortNative);
     this.communicatorKey = init.communicatorKey();
     this.cohort = init.cohort(communicatorKey);
     this.registrations = new Registrations(handle);
@@ -268,7 +268,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   @Override
   public boolean launching() {
-    return !handle.blocking() && handle.state() == nccl_h.ncclInProgress();
+    return !handle.blocking() && handle.asyncResult() == nccl_h.ncclInProgress();
   }
 
   @Override
@@ -276,12 +276,8 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     end.abort();
   }
 
-  /**
-   * Aborts the ended communicator, unless a thread is inside it; that thread then aborts it when it
-   * leaves.
-   */
-  private void freeIfUnused() {
-    end.freeIfUnused();
+  private void abortNative(MemorySegment comm) {
+    end.abortNative(comm);
   }
 
   @Override

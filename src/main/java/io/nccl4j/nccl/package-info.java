@@ -5,6 +5,7 @@
  * of} methods create views of objects of this backend.
  *
  * <p>Native calls that can block indefinitely (creating, splitting and closing a communicator) run
- * on a separate thread, with a deadline. Collectives run on the caller's thread.
+ * on a separate thread, with a deadline. Collectives run on the caller's thread; one that blocks
+ * for longer than the timeout is ended.
  */
 package io.nccl4j.nccl;

@@ -3,8 +3,8 @@ package io.nccl4j.spi;
 import io.nccl4j.Operation;
 
 /**
- * A validated call of one rank, as a backend launches it: an {@link Operation}, or an operation
- * that only this backend has. All methods of the latter except the first three return null or 0.
+ * A validated call of one rank, as a backend launches it: an {@link Operation}, or a {@link
+ * BackendOperation} of this backend, which has its own arguments.
  */
 public interface EnqueuedCall {
   /** Returns the driver of the call's communicator. */

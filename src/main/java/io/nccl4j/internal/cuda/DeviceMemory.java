@@ -11,7 +11,7 @@ import java.util.concurrent.ConcurrentSkipListMap;
 
 /** Allocates device memory with CUDA. */
 public final class DeviceMemory {
-  private static final KeptMemory MEMORY = new Kept();
+  private static final MemoryPool MEMORY = new Kept();
 
   // The end address of each allocation by its start address. The runtime does not report how memory
   // was allocated, and NCCL finds out only when its ranks already wait for each other.
@@ -34,18 +34,18 @@ public final class DeviceMemory {
       return new Allocation(MemorySegment.NULL, () -> {});
     }
     NativeLibrary.CUDART.load();
-    KeptMemory.Piece piece = MEMORY.take(device, bytes);
+    MemoryPool.Piece piece = MEMORY.take(device, bytes);
     long address = piece.memory().address();
     ALLOCATED.put(address, address + bytes);
     return new Allocation(
         MemorySegment.ofAddress(address),
         () -> {
           ALLOCATED.remove(address);
-          KeptMemory.put(piece);
+          MemoryPool.put(piece);
         });
   }
 
-  private static final class Kept extends KeptMemory {
+  private static final class Kept extends MemoryPool {
     Kept() {
       super("cudaMalloc", "cudaFree", true);
     }

@@ -12,7 +12,7 @@ import java.util.stream.IntStream;
  * Pinned (page-locked) host memory that every device can access. Allocating and freeing it may wait
  * for all devices.
  */
-public final class PinnedMemory extends KeptMemory {
+public final class PinnedMemory extends MemoryPool {
   /** The cache for buffers. */
   private static final PinnedMemory BUFFERS = new PinnedMemory();
 

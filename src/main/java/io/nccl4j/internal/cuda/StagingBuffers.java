@@ -33,7 +33,7 @@ final class StagingBuffers {
   private int next;
 
   /** A pinned piece and the event that is recorded when the device is done with it. */
-  private record Chunk(KeptMemory.Piece piece, CudaEventDriver done) {
+  private record Chunk(MemoryPool.Piece piece, CudaEventDriver done) {
     MemorySegment memory() {
       return piece.memory();
     }
@@ -163,7 +163,7 @@ final class StagingBuffers {
       Chunk chunk = chunks[i];
       chunks[i] = null;
       if (drained) {
-        steps.add(() -> KeptMemory.put(chunk.piece()));
+        steps.add(() -> MemoryPool.put(chunk.piece()));
       } else {
         LOG.warn("{} is stuck; {} bytes of pinned memory stay allocated", stream, CHUNK_BYTES);
       }

@@ -19,12 +19,12 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
 
-/** Tests {@link KeptMemory} with functions that allocate numbers instead of memory. */
-class KeptMemoryTest {
+/** Tests {@link MemoryPool} with functions that allocate numbers instead of memory. */
+class MemoryPoolTest {
   private static final Duration SHORT = Duration.ofMillis(200);
   private static final Duration LONG = Duration.ofSeconds(20);
 
-  private static final class Numbers extends KeptMemory {
+  private static final class Numbers extends MemoryPool {
     // Each test has devices of its own, since all kept memory is in one list.
     private static final AtomicInteger DEVICES = new AtomicInteger();
     final int device = DEVICES.getAndAdd(2);
@@ -75,8 +75,8 @@ class KeptMemoryTest {
   @Test
   void keptMemoryServesTheSameSizeAndDeviceOnly() {
     Numbers memory = numbers(true);
-    KeptMemory.Piece piece = memory.take(memory.device, 100);
-    KeptMemory.put(piece);
+    MemoryPool.Piece piece = memory.take(memory.device, 100);
+    MemoryPool.put(piece);
     assertEquals(2, memory.take(memory.device + 1, 100).memory().address());
     assertEquals(3, memory.take(memory.device, 101).memory().address());
     assertSame(piece, memory.take(memory.device, 100));
@@ -87,7 +87,7 @@ class KeptMemoryTest {
   @Test
   void memoryIsFreedImmediatelyIfNotKept() {
     Numbers memory = numbers(false);
-    KeptMemory.put(memory.take(memory.device, 100));
+    MemoryPool.put(memory.take(memory.device, 100));
     assertEquals(List.of(1L), List.copyOf(memory.freed));
     assertEquals(2, memory.take(memory.device, 100).memory().address());
   }
@@ -96,7 +96,7 @@ class KeptMemoryTest {
   void keptMemoryIsFreedWhenAnAllocationFails() {
     Numbers memory = numbers(true);
     memory.capacity = 1;
-    KeptMemory.put(memory.take(memory.device, 100));
+    MemoryPool.put(memory.take(memory.device, 100));
     assertEquals(2, memory.take(memory.device, 200).memory().address());
     assertEquals(List.of(1L), List.copyOf(memory.freed));
     CudaException shortage =
@@ -113,11 +113,11 @@ class KeptMemoryTest {
     assertTrue(late.getMessage().contains("cudaMalloc"), late.getMessage());
     assertTrue(late.getMessage().contains("device " + memory.device + ";"), late.getMessage());
     open.countDown();
-    KeptMemory.put(takeUntilInTime(memory));
+    MemoryPool.put(takeUntilInTime(memory));
     awaitAllocations(memory, 2);
     long end = System.nanoTime() + LONG.toNanos();
     while (memory.freed.size() < memory.allocations.get() && System.nanoTime() < end) {
-      KeptMemory.freeKept();
+      MemoryPool.freeKept();
     }
     assertEquals(memory.allocations.get(), memory.freed.size());
   }
@@ -138,17 +138,17 @@ class KeptMemoryTest {
   @Test
   void memoryIsKeptWhileAFreeIsLateAndFreedAfterwards() throws Exception {
     Numbers memory = numbers(false);
-    List<KeptMemory.Piece> pieces =
+    List<MemoryPool.Piece> pieces =
         List.of(
             memory.take(memory.device, 1),
             memory.take(memory.device, 2),
             memory.take(memory.device, 3));
     CountDownLatch idle = new CountDownLatch(1);
     memory.freeing = idle;
-    KeptMemory.put(pieces.get(0));
+    MemoryPool.put(pieces.get(0));
     long start = System.nanoTime();
-    KeptMemory.put(pieces.get(1));
-    KeptMemory.put(pieces.get(2));
+    MemoryPool.put(pieces.get(1));
+    MemoryPool.put(pieces.get(2));
     assertTrue(System.nanoTime() - start < 900_000_000, "only the first one waits a second");
     assertSame(pieces.get(1), memory.take(memory.device, 2), "kept for reuse");
     assertEquals(List.of(), List.copyOf(memory.freed));
@@ -158,7 +158,7 @@ class KeptMemoryTest {
       Thread.sleep(1);
     }
     assertEquals(Set.of(1L, 3L), Set.copyOf(memory.freed));
-    KeptMemory.put(pieces.get(1));
+    MemoryPool.put(pieces.get(1));
     awaitFreed(memory, 3);
   }
 
@@ -175,10 +175,10 @@ class KeptMemoryTest {
   void failedAllocationWaitsForALateFree() throws Exception {
     Numbers memory = numbers(false);
     memory.capacity = 1;
-    KeptMemory.Piece closed = memory.take(memory.device, 100);
+    MemoryPool.Piece closed = memory.take(memory.device, 100);
     CountDownLatch idle = new CountDownLatch(1);
     memory.freeing = idle;
-    KeptMemory.put(closed);
+    MemoryPool.put(closed);
     Thread.ofPlatform()
         .start(
             () -> {
@@ -193,10 +193,10 @@ class KeptMemoryTest {
   void allocationThatFailsBesideAHangingFreeSaysWhy() {
     Numbers memory = new Numbers(false, new CountDownLatch(0), Duration.ofSeconds(4));
     memory.capacity = 2;
-    KeptMemory.Piece kept = memory.take(memory.device, 50);
+    MemoryPool.Piece kept = memory.take(memory.device, 50);
     memory.freeing = new CountDownLatch(1);
-    KeptMemory.put(memory.take(memory.device, 100));
-    KeptMemory.put(kept);
+    MemoryPool.put(memory.take(memory.device, 100));
+    MemoryPool.put(kept);
     assertThrows(CudaException.class, () -> memory.take(memory.device, 200));
     memory.freeing.countDown();
   }
@@ -205,16 +205,16 @@ class KeptMemoryTest {
   @Test
   void memoryOfADeviceIsFreedWithItsOwnLateFree() throws Exception {
     Numbers memory = numbers(false);
-    KeptMemory.Piece first = memory.take(memory.device, 1);
-    KeptMemory.Piece kept = memory.take(memory.device, 2);
-    KeptMemory.Piece second = memory.take(memory.device + 1, 3);
+    MemoryPool.Piece first = memory.take(memory.device, 1);
+    MemoryPool.Piece kept = memory.take(memory.device, 2);
+    MemoryPool.Piece second = memory.take(memory.device + 1, 3);
     CountDownLatch firstDevice = new CountDownLatch(1);
     CountDownLatch secondDevice = new CountDownLatch(1);
     memory.freeing = firstDevice;
-    KeptMemory.put(first);
-    KeptMemory.put(kept);
+    MemoryPool.put(first);
+    MemoryPool.put(kept);
     memory.freeing = secondDevice;
-    KeptMemory.put(second);
+    MemoryPool.put(second);
     memory.freeing = new CountDownLatch(0);
     firstDevice.countDown();
     awaitFreed(memory, 2);
@@ -227,13 +227,13 @@ class KeptMemoryTest {
   @Test
   void lateFreeKeepsOnlyMemoryOfItsDevice() throws Exception {
     Numbers memory = numbers(false);
-    KeptMemory.Piece busy = memory.take(memory.device, 1);
-    KeptMemory.Piece other = memory.take(memory.device + 1, 2);
+    MemoryPool.Piece busy = memory.take(memory.device, 1);
+    MemoryPool.Piece other = memory.take(memory.device + 1, 2);
     CountDownLatch idle = new CountDownLatch(1);
     memory.freeing = idle;
-    KeptMemory.put(busy);
+    MemoryPool.put(busy);
     memory.freeing = new CountDownLatch(0);
-    KeptMemory.put(other);
+    MemoryPool.put(other);
     awaitFreed(memory, 1);
     assertEquals(List.of(2L), List.copyOf(memory.freed));
     idle.countDown();
@@ -283,7 +283,7 @@ class KeptMemoryTest {
   }
 
   /** Repeats an allocation that is late because the machine is slow; each late one is kept. */
-  private static KeptMemory.Piece takeUntilInTime(Numbers memory) {
+  private static MemoryPool.Piece takeUntilInTime(Numbers memory) {
     long end = System.nanoTime() + LONG.toNanos();
     while (true) {
       try {

@@ -16,7 +16,7 @@ import java.util.Map;
  * fence value, and taking the value again has no effect. The stream itself is queried only if no
  * wait has reported that a value was passed.
  */
-final class StreamFence {
+final class StreamProgress {
   /**
    * An event recording that this stream waits for; it is complete once this stream passes {@code
    * value}.
@@ -33,9 +33,9 @@ final class StreamFence {
    * @param value the fence value of this stream after the last such wait
    * @param collective the fence value of the other stream's last such collective
    */
-  private record Awaited(long value, long collective) {
-    Awaited and(Awaited later) {
-      return new Awaited(later.value, Math.max(collective, later.collective));
+  private record AwaitedCollective(long value, long collective) {
+    AwaitedCollective and(AwaitedCollective later) {
+      return new AwaitedCollective(later.value, Math.max(collective, later.collective));
     }
   }
 
@@ -55,11 +55,11 @@ final class StreamFence {
   private long currentValue = 1;
   private long lastCollective;
   private volatile long passed;
-  private final Map<StreamFence, Dependency> dependencies = new HashMap<>();
-  private final Map<StreamFence, Awaited> awaited = new HashMap<>();
+  private final Map<StreamProgress, Dependency> dependencies = new HashMap<>();
+  private final Map<StreamProgress, AwaitedCollective> awaited = new HashMap<>();
   private final List<DeferredAction> deferred = new ArrayList<>();
 
-  StreamFence(Stream stream) {
+  StreamProgress(Stream stream) {
     this.stream = new WeakReference<>(stream);
   }
 
@@ -95,7 +95,7 @@ final class StreamFence {
   }
 
   /** Returns the fence value of the work just enqueued. */
-  long fenceValue() {
+  long take() {
     long now = currentValue;
     if (lastValue < now) {
       keepStream(now);
@@ -117,7 +117,7 @@ final class StreamFence {
   }
 
   /** Records that a fence value belongs to a collective. */
-  void collective(long value) {
+  void markCollective(long value) {
     if (lastCollective < value) {
       synchronized (this) {
         // Another thread may have set a later value.
@@ -127,7 +127,7 @@ final class StreamFence {
   }
 
   /** Increments the fence value; returns the previous one, the last value that work has taken. */
-  synchronized long enqueued() {
+  synchronized long advance() {
     return currentValue++;
   }
 
@@ -135,19 +135,20 @@ final class StreamFence {
   void follows(Event.Recording recording) {
     if (recording != null && recording.fence() != this) {
       synchronized (this) {
-        long value = fenceValue();
+        long value = take();
         dependencies.put(recording.fence(), new Dependency(value, recording.value()));
         recording
             .collectives()
             .forEach(
                 (other, collective) ->
-                    awaited.merge(other, new Awaited(value, collective), Awaited::and));
+                    awaited.merge(
+                        other, new AwaitedCollective(value, collective), AwaitedCollective::and));
       }
     }
   }
 
   /** Records that all work up to a fence value is done. */
-  void passed(long value) {
+  void markPassed(long value) {
     if (value <= passed) {
       return;
     }
@@ -161,7 +162,7 @@ final class StreamFence {
       dependencies.forEach(
           (source, at) -> {
             if (at.value() <= value) {
-              due.add(() -> source.passed(at.recordedValue()));
+              due.add(() -> source.markPassed(at.recordedValue()));
             }
           });
       dependencies.values().removeIf(at -> at.value() <= value);
@@ -183,7 +184,7 @@ final class StreamFence {
       // Logged, because the waiting thread is not concerned, and close() has already thrown. The
       // action may be the caller's code; its failure must not prevent other memory from being
       // freed.
-      Loggers.of(StreamFence.class)
+      Loggers.of(StreamProgress.class)
           .warn("{}: an object that was closed while in use could not be released", this, e);
     }
   }
@@ -196,11 +197,11 @@ final class StreamFence {
       return true;
     }
     Stream referent = stream();
-    long before = enqueued();
+    long before = advance();
     if (referent != null && !referent.endReached()) {
       return false;
     }
-    passed(before);
+    markPassed(before);
     return true;
   }
 
@@ -213,9 +214,9 @@ final class StreamFence {
    * Returns the fence value of the last collective of this stream and of each stream that it waits
    * for, directly or through others, without those that are known to be done.
    */
-  synchronized Map<StreamFence, Long> collectives() {
+  synchronized Map<StreamProgress, Long> collectives() {
     awaited.entrySet().removeIf(each -> each.getValue().collective() <= each.getKey().passed);
-    Map<StreamFence, Long> all = new HashMap<>();
+    Map<StreamProgress, Long> all = new HashMap<>();
     awaited.forEach((other, each) -> all.put(other, each.collective()));
     if (lastCollective > passed) {
       all.put(this, lastCollective);

@@ -13,25 +13,25 @@ import java.util.EnumSet;
 import java.util.Set;
 
 /**
- * The NCCL function of each operation. Pointers are segments of the global scope, so that a call
- * acquires no session.
+ * Calls the NCCL function of an operation. Pointers are segments of the global scope: Java need not
+ * keep one of a narrower scope alive during the call.
  */
-final class NativeCalls {
-  // The first operator code that scales its operands.
+final class OperationCalls {
+  // The first operator code that scales its operands: the average, then those that programs make.
   private static final int FIRST_SCALING = ReduceOp.AVG.code();
 
   private static final Set<Operation> EXCHANGES =
       EnumSet.of(Operation.ALL_TO_ALL, Operation.GATHER, Operation.SCATTER);
 
-  private NativeCalls() {}
+  private OperationCalls() {}
 
-  /** Returns the name of the function that {@link #make} calls. */
+  /** Returns the name of the function that {@link #call} calls. */
   static String function(EnqueuedCall call) {
-    return call.operation() == null ? own(call).function() : call.operation().function();
+    return call.operation() == null ? rma(call).function() : call.operation().function();
   }
 
   /** Returns the operation of a call that is of no other backend. */
-  private static RmaOperation own(EnqueuedCall call) {
+  private static RmaOperation rma(EnqueuedCall call) {
     return (RmaOperation) call.backendOperation();
   }
 
@@ -40,7 +40,7 @@ final class NativeCalls {
    *
    * @param handle the communicator of the call
    */
-  static int make(EnqueuedCall call, CommunicatorHandle handle) {
+  static int call(EnqueuedCall call, CommunicatorHandle handle) {
     CommunicatorContext context = handle.context();
     if (context.size() == 1 && call.operator() >= FIRST_SCALING) {
       // NCCL runs a scaling reduction of one rank on the current device.
@@ -55,7 +55,7 @@ final class NativeCalls {
     MemorySegment stream = ((CudaStreamDriver) call.streamDriver()).pointer();
     Operation operation = call.operation();
     if (operation == null) {
-      return own(call).call(comm, stream);
+      return rma(call).call(comm, stream);
     }
     if (EXCHANGES.contains(operation) && !handle.library().has(FeatureVersions.EXCHANGES)) {
       return exchangeByPeers(call, handle, stream);

@@ -36,8 +36,8 @@ import org.apache.logging.log4j.Logger;
  * deadline. A free that takes longer than a second goes on without its caller, since it may wait
  * for a peer of another process; until it ends, memory is kept.
  */
-public abstract class KeptMemory {
-  private static final Logger LOG = Loggers.of(KeptMemory.class);
+public abstract class MemoryPool {
+  private static final Logger LOG = Loggers.of(MemoryPool.class);
   private static final Duration TIMEOUT = Duration.ofSeconds(30);
   private static final Duration FREE_WAIT = Duration.ofSeconds(1);
 
@@ -47,7 +47,7 @@ public abstract class KeptMemory {
   private static final List<LateFree> LATE = new ArrayList<>();
 
   static {
-    OpenRanks.whenAlone(KeptMemory::freeKept);
+    OpenRanks.whenAlone(MemoryPool::freeKept);
   }
 
   /** Where memory is: on a device, or {@link #HOST}, which belongs to all devices. */
@@ -64,7 +64,7 @@ public abstract class KeptMemory {
    * @param kind allocated it and frees it
    * @param device the device that was current when it was allocated
    */
-  public record Piece(KeptMemory kind, int device, MemorySegment memory, long bytes) {
+  public record Piece(MemoryPool kind, int device, MemorySegment memory, long bytes) {
     private Place place() {
       return kind.place(device);
     }
@@ -88,7 +88,7 @@ public abstract class KeptMemory {
    * @param freeFunction the C function that frees
    * @param perDevice whether memory can only be used on the device that it was allocated for
    */
-  protected KeptMemory(String allocateFunction, String freeFunction, boolean perDevice) {
+  protected MemoryPool(String allocateFunction, String freeFunction, boolean perDevice) {
     this(allocateFunction, freeFunction, perDevice, OpenRanks::several, TIMEOUT);
   }
 
@@ -98,7 +98,7 @@ public abstract class KeptMemory {
    * @param keeps whether memory that is released now is kept
    * @param timeout the deadline of an allocation
    */
-  KeptMemory(
+  MemoryPool(
       String allocateFunction,
       String freeFunction,
       boolean perDevice,
@@ -155,7 +155,7 @@ public abstract class KeptMemory {
         timeout,
         "the work on device " + device + "; abort the communicator that hangs",
         () -> allocateNow(device, bytes),
-        KeptMemory::put);
+        MemoryPool::put);
   }
 
   private Piece allocateNow(int device, long bytes) {
@@ -211,7 +211,7 @@ public abstract class KeptMemory {
 
   /** Frees memory of one place. */
   private static void free(Place place, List<Piece> pieces) {
-    KeptMemory kind = pieces.getFirst().kind;
+    MemoryPool kind = pieces.getFirst().kind;
     CompletableFuture<Void> freed =
         CompletableFuture.runAsync(
             () -> freeNow(pieces), task -> BlockingCalls.start(kind.freeFunction, task));

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
  * Tests a fence whose threads record work in another order than the stream's. It needs a backend
  * whose memory can be allocated while a collective waits, and access to the package.
  */
-class StreamFenceTest {
+class StreamProgressTest {
   private Backend backend;
   private List<Communicator> ranks;
   private Stream stream;
@@ -39,14 +39,14 @@ class StreamFenceTest {
 
   @Test
   void useRecordedLateDoesNotHideLaterUse() {
-    StreamFence fence = stream.fence();
+    StreamProgress fence = stream.fence();
     Buffer buffer = backend.newBuffer(0, DataType.INT32, 1);
-    long early = fence.enqueued();
-    long late = fence.fenceValue();
-    fence.collective(late);
+    long early = fence.advance();
+    long late = fence.take();
+    fence.markCollective(late);
     buffer.usedBy(fence, late);
     buffer.usedBy(fence, early);
-    fence.passed(early);
+    fence.markPassed(early);
     assertThrows(IllegalStateException.class, buffer::close, "the later use is pending");
   }
 
@@ -132,11 +132,11 @@ class StreamFenceTest {
       last.waitFor(second);
       stream.record(first);
       between.waitFor(first);
-      StreamFence fence = last.fence();
-      long waited = fence.enqueued();
+      StreamProgress fence = last.fence();
+      long waited = fence.advance();
       assertTrue(fence.awaitsCollective());
-      fence.fenceValue();
-      fence.passed(waited);
+      fence.take();
+      fence.markPassed(waited);
       assertFalse(fence.awaitsCollective(), "only work before the last value waited");
       ranks.forEach(Communicator::abort);
     }
@@ -144,12 +144,12 @@ class StreamFenceTest {
 
   @Test
   void collectiveRecordedLateDoesNotHideLaterOne() {
-    StreamFence fence = stream.fence();
-    long early = fence.enqueued();
-    long late = fence.fenceValue();
-    fence.collective(late);
-    fence.collective(early);
-    fence.passed(early);
+    StreamProgress fence = stream.fence();
+    long early = fence.advance();
+    long late = fence.take();
+    fence.markCollective(late);
+    fence.markCollective(early);
+    fence.markPassed(early);
     assertFalse(fence.passedCollectives());
     ranks.forEach(Communicator::abort);
     assertThrows(CommunicatorAbortedException.class, stream::synchronize);

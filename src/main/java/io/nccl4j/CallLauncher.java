@@ -11,8 +11,27 @@ import java.util.Map;
  * Launches checked calls together: the only place that counts and records them, passes them to
  * their backends, and tracks the memory that they use.
  */
-final class Launch {
-  private Launch() {}
+final class CallLauncher {
+  private CallLauncher() {}
+
+  /** Launches a checked call, or adds it to this thread's group or the stream's capture. */
+  static void submit(Call call) {
+    if (call.collective() && call.count() == 0) {
+      return;
+    }
+    Group group = Group.current();
+    if (group != null) {
+      group.add(call);
+    } else if (call.collective() && !call.stream().captured()) {
+      OperationNumbers numbers = call.communicator().numbers();
+      numbers.beginCall(call.operation());
+      launch(List.of(call));
+      // Not after a failure: the call waits for no other rank.
+      numbers.endCall();
+    } else {
+      launch(List.of(call));
+    }
+  }
 
   /**
    * Launches calls, and adds those on captured streams to their captures.
@@ -100,7 +119,10 @@ final class Launch {
     return true;
   }
 
-  /** Returns whether a failure implies that none of the calls was launched. */
+  /**
+   * Returns whether a failure implies that none of the calls was launched: an argument or a state
+   * was refused, by a driver before it called the library, or by the library itself.
+   */
   static boolean rejectsAll(Throwable failure, List<Call> calls) {
     return ofOneBackend(calls)
         && (failure instanceof NcclInvalidUsageException
