@@ -1,7 +1,7 @@
 package io.nccl4j.internal.schedule;
 
-import io.nccl4j.schedule.PlannedCollectives.Call;
-import io.nccl4j.schedule.PlannedCollectives.Run;
+import io.nccl4j.internal.schedule.PlannedCollectives.Call;
+import io.nccl4j.internal.schedule.PlannedCollectives.Run;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
