@@ -10,16 +10,13 @@ import org.jspecify.annotations.Nullable;
 public enum Algorithm {
   /**
    * Chooses the fastest algorithm for each all-reduce: {@link #DIRECT} if all ranks are in one
-   * process, or on one host and the data is small; otherwise {@link #TREE} for small data and
-   * {@link #RING} for large data.
+   * process; otherwise {@link #TREE} for small data and {@link #RING} for large data.
    */
   AUTO(null),
   /**
-   * Accesses the memory of all ranks directly. If all ranks are in one process, each rank reduces
-   * its part of the elements from every rank's input and stores the result to every rank's output,
-   * in one pass. In several processes of one host, the ranks exchange inputs and results through
-   * shared memory ({@link Transport#AUTO}), round by round. If the ranks do not share memory, this
-   * is {@link #RING}.
+   * Accesses the memory of all ranks directly: each rank reduces its part of the elements from
+   * every rank's input and stores the result to every rank's output, in one pass. If the ranks are
+   * in several processes, this is {@link #RING}.
    *
    * <p>Each part is reduced in the same rank order as on the ring, so the results are bitwise
    * identical to {@link #RING} with the same options, except that the bits of a NaN are

@@ -4,8 +4,5 @@
  *
  * <p>The implementation is in packages that are not exported: drivers, ranks, streams, bootstrap,
  * collectives, links between ranks, and arithmetic. {@code docs/architecture.md} describes them.
- *
- * <p>Outside groups, operations allocate nothing on the heap in steady state: queue entries,
- * transfers, messages and arrays are reused.
  */
 package io.nccl4j.reference;

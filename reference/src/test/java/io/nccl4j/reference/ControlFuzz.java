@@ -134,8 +134,6 @@ final class ControlFuzz implements FuzzTarget {
               link.write(out);
               out.writeUTF(memory.toString());
             }));
-    samples.add(message(Message.Kind.SYNC, out -> out.writeUTF(memory.toString())));
-    samples.add(message(Message.Kind.SYNC_REFUSED, out -> out.writeUTF("no space")));
     samples.add(
         message(
             Message.Kind.MEMORY_REFUSED,

@@ -124,7 +124,7 @@ class ProcessesTest {
   }
 
   @ParameterizedTest(name = "{0} {1}")
-  @CsvSource({"TCP, AUTO", "AUTO, DIRECT", "AUTO, RING"})
+  @CsvSource({"TCP, AUTO", "AUTO, RING"})
   void killedRanksAreNamedAtOnceAndTheOthersContinue(Transport links, Algorithm algorithm) {
     try (RankProcesses processes = new RankProcesses(links, algorithm, LONG)) {
       processes.start("loop", "3", 2, 1, 1);
@@ -153,9 +153,8 @@ class ProcessesTest {
     // A process that does not answer within a quarter of it counts as missing, too.
     Duration timeout = Duration.ofSeconds(18);
     try (RankProcesses tcp = new RankProcesses(Transport.TCP, Algorithm.AUTO, timeout);
-        RankProcesses direct = new RankProcesses(Transport.AUTO, Algorithm.DIRECT, timeout);
         RankProcesses ring = new RankProcesses(Transport.AUTO, Algorithm.RING, timeout)) {
-      List<RankProcesses> all = List.of(tcp, direct, ring);
+      List<RankProcesses> all = List.of(tcp, ring);
       for (RankProcesses processes : all) {
         processes.start("loop", "0", 1, 1, 2);
         processes.awaitAll(4, "is in the middle");
@@ -212,13 +211,10 @@ class ProcessesTest {
     }
   }
 
-  @ParameterizedTest
-  @EnumSource(
-      value = Algorithm.class,
-      names = {"DIRECT", "RING"})
-  void killedProcessesLeaveNoSharedMemory(Algorithm algorithm) throws Exception {
+  @Test
+  void killedProcessesLeaveNoSharedMemory() throws Exception {
     List<Long> pids = new ArrayList<>();
-    try (RankProcesses processes = new RankProcesses(Transport.AUTO, algorithm, LONG)) {
+    try (RankProcesses processes = new RankProcesses(Transport.AUTO, Algorithm.RING, LONG)) {
       processes.start("loop", "0", 1, 1, 1);
       processes.awaitAll(3, "is in the middle");
       for (int process = 0; process < 3; process++) {
@@ -248,17 +244,6 @@ class ProcessesTest {
     assertFalse(output.contains("ended by"), output);
   }
 
-  @Test
-  void syncThatDoesNotFitIsReplacedByLinks() {
-    try (RankProcesses processes = new RankProcesses(Transport.AUTO, Algorithm.DIRECT, LONG)) {
-      processes.limitFiles(64);
-      processes.start("everything", "", 1, 1);
-      awaitSuccess(processes);
-      String output = processes.toString();
-      assertTrue(output.contains("small all-reduces use links instead of shared memory"), output);
-    }
-  }
-
   @ParameterizedTest
   @ValueSource(ints = {0, 1})
   void processWithoutSharedMemoryMakesBothUseTcp(int limited) {
@@ -285,8 +270,6 @@ class ProcessesTest {
       awaitSuccess(processes);
       String output = processes.toString();
       assertTrue(output.contains("uses TCP instead of shared memory: "), output);
-      // Root opens the sync object of the other user.
-      assertEquals(another == 1, output.contains("small all-reduces use links instead"), output);
       assertTrue(output.contains("cannot be opened: java.nio.file.AccessDenied"), output);
     }
   }

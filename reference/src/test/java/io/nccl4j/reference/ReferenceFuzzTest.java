@@ -28,7 +28,6 @@ class ReferenceFuzzTest {
     targets.put("join", JoinFuzz::new);
     targets.put("tcp-frames", TcpFramesFuzz::new);
     targets.put("shared-memory-link", SharedMemoryLinkFuzz::new);
-    targets.put("shared-memory-sync", SharedMemorySyncFuzz::new);
     return targets.entrySet().stream()
         .filter(target -> Fuzzer.selected(target.getKey()))
         .map(

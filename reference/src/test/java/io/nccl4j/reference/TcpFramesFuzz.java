@@ -7,8 +7,8 @@ import io.nccl4j.internal.reference.bootstrap.RankMap;
 import io.nccl4j.internal.reference.bootstrap.Secret;
 import io.nccl4j.internal.reference.rank.CommunicatorState;
 import io.nccl4j.internal.reference.transport.LinkKey;
+import io.nccl4j.internal.reference.transport.ProtocolViolationException;
 import io.nccl4j.internal.reference.transport.Route;
-import io.nccl4j.internal.reference.transport.TcpFailure;
 import io.nccl4j.internal.reference.transport.TcpFrame;
 import io.nccl4j.internal.reference.transport.TcpReceiveLink;
 import io.nccl4j.schedule.Layout;
@@ -89,7 +89,7 @@ final class TcpFramesFuzz implements FuzzTarget {
 
   @Override
   public List<Class<? extends Exception>> documented() {
-    return List.of(TcpFailure.LinkException.class);
+    return List.of(ProtocolViolationException.class);
   }
 
   @Override

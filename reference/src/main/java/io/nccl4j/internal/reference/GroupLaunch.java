@@ -4,9 +4,7 @@ import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.rank.HostedRank;
-import io.nccl4j.internal.reference.rank.IdleStrategy;
 import io.nccl4j.internal.reference.rank.RankExecution;
-import io.nccl4j.internal.reference.reduce.ReductionOp;
 import io.nccl4j.internal.reference.stream.EventRecord;
 import io.nccl4j.internal.reference.stream.ReferenceStream;
 import io.nccl4j.spi.EnqueuedCall;
@@ -34,31 +32,12 @@ final class GroupLaunch {
     final HostedRank hostedRank;
     final ReferenceStream lead;
     final Set<ReferenceStream> others = new LinkedHashSet<>();
-    final List<EnqueuedCall> calls = new ArrayList<>();
-    final List<ReductionOp> operators = new ArrayList<>();
-    RankExecution execution;
-    long turnNumber;
+    final List<Call> calls = new ArrayList<>();
     int selfSends;
 
     Part(HostedRank hostedRank, ReferenceStream lead) {
       this.hostedRank = hostedRank;
       this.lead = lead;
-    }
-
-    void createExecution() {
-      execution = new RankExecution(hostedRank);
-      for (int i = 0; i < calls.size(); i++) {
-        EnqueuedCall from = calls.get(i);
-        Call call = new Call();
-        call.set(
-            from.operation(),
-            from.sendMemory(),
-            from.recvMemory(),
-            from.count(),
-            operators.get(i),
-            from.peer());
-        execution.add(call);
-      }
     }
   }
 
@@ -81,8 +60,7 @@ final class GroupLaunch {
     if (stream != part.lead) {
       part.others.add(stream);
     }
-    part.calls.add(call);
-    part.operators.add(communicator.operator(call.operator()));
+    part.calls.add(communicator.call(call));
     part.selfSends += selfSends(call, part.hostedRank);
   }
 
@@ -131,70 +109,14 @@ final class GroupLaunch {
     Map<ReferenceStream, EventRecord> after = new LinkedHashMap<>();
     perLead.forEach(
         (lead, together) -> {
-          append(lead, together);
+          lead.launch(
+              together.stream()
+                  .map(part -> new RankExecution(part.hostedRank, part.calls))
+                  .toList());
           if (!followers.get(lead).isEmpty()) {
             after.put(lead, lead.record());
           }
         });
     after.forEach((lead, record) -> followers.get(lead).forEach(other -> other.follow(record)));
-  }
-
-  private static void append(ReferenceStream lead, List<Part> together) {
-    if (together.size() == 1 && together.getFirst().calls.size() == 1) {
-      // Nothing has to progress together with it, so launch it like a call outside a group.
-      Part only = together.getFirst();
-      EnqueuedCall call = only.calls.getFirst();
-      lead.launch(
-          only.hostedRank,
-          call.operation(),
-          call.sendMemory(),
-          call.recvMemory(),
-          call.count(),
-          only.operators.getFirst(),
-          call.peer());
-      return;
-    }
-    together.forEach(Part::createExecution);
-    Part[] parts = together.toArray(Part[]::new);
-    RankExecution[] executions =
-        together.stream().map(part -> part.execution).toArray(RankExecution[]::new);
-    lead.append(
-        () -> takeTurnNumbers(parts),
-        idleStrategy -> lead.note(run(lead, parts, executions, idleStrategy)));
-  }
-
-  private static void takeTurnNumbers(Part[] parts) {
-    for (Part part : parts) {
-      part.turnNumber = part.hostedRank.takeTurnNumber();
-    }
-  }
-
-  /** Runs the executions in the stream's worker. Allocates nothing: each turn has to end. */
-  private static Throwable run(
-      ReferenceStream lead, Part[] parts, RankExecution[] executions, IdleStrategy idleStrategy) {
-    Throwable first = null;
-    try {
-      int maxSize = 1;
-      boolean inOneProcess = true;
-      for (Part part : parts) {
-        part.execution.begin(part.turnNumber, idleStrategy);
-        maxSize = Math.max(maxSize, part.hostedRank.size());
-        inOneProcess &= part.hostedRank.communicator().inOneProcess();
-      }
-      lead.begins();
-      idleStrategy.begin(maxSize, inOneProcess);
-      RankExecution.drive(executions, idleStrategy);
-    } catch (RuntimeException | Error e) {
-      first = e;
-      for (RankExecution execution : executions) {
-        execution.failUnlessDone(e);
-      }
-    } finally {
-      for (RankExecution execution : executions) {
-        Throwable failure = execution.end(false);
-        first = first == null ? failure : first;
-      }
-    }
-    return first;
   }
 }

@@ -14,8 +14,10 @@ import io.nccl4j.internal.reference.bootstrap.GrowBootstrap;
 import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import io.nccl4j.internal.reference.bootstrap.Participant;
 import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
+import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.rank.CommunicatorState;
 import io.nccl4j.internal.reference.rank.HostedRank;
+import io.nccl4j.internal.reference.rank.RankExecution;
 import io.nccl4j.internal.reference.rank.RankOptions;
 import io.nccl4j.internal.reference.reduce.ReductionOp;
 import io.nccl4j.internal.reference.stream.ReferenceStream;
@@ -51,7 +53,8 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     Participant arrive(Deadline deadline);
   }
 
-  private final AtomicBoolean launching = new AtomicBoolean();
+  // Whether a thread is launching an operation.
+  private final AtomicBoolean inUse = new AtomicBoolean();
   private final CommunicatorContext context;
   private final RankOptions options;
   private final ProcessEndpoint endpoint;
@@ -249,27 +252,31 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   void launch(EnqueuedCall call) {
     GroupLaunch.checkSelfMessages(hostedRank, GroupLaunch.selfSends(call, hostedRank));
     // Harmless here, but such a program would fail on NCCL; both backends detect it alike.
-    if (!launching.compareAndSet(false, true)) {
+    if (!inUse.compareAndSet(false, true)) {
       throw new IllegalStateException(
           this + " is in use by another thread; one thread at a time may use a communicator");
     }
     try {
       ((ReferenceStream) call.streamDriver())
-          .launch(
-              hostedRank,
-              call.operation(),
-              call.sendMemory(),
-              call.recvMemory(),
-              call.count(),
-              operator(call.operator()),
-              call.peer());
+          .launch(List.of(new RankExecution(hostedRank, List.of(call(call)))));
     } finally {
-      launching.set(false);
+      inUse.set(false);
     }
   }
 
+  /** Returns a call with its operator and its memory. */
+  Call call(EnqueuedCall call) {
+    return Call.of(
+        call.operation(),
+        call.sendMemory(),
+        call.recvMemory(),
+        call.count(),
+        operator(call.operator()),
+        call.peer());
+  }
+
   /** Returns an operator, which stays usable after it was closed; null for none. */
-  ReductionOp operator(int code) {
+  private ReductionOp operator(int code) {
     if (code < 0) {
       return null;
     }

@@ -10,8 +10,7 @@ import org.jspecify.annotations.NullMarked;
  * Layout#cellBytes}): every channel gets the same number of whole cells, and the last channel the
  * remainder.
  *
- * <p>An instance is reused for successive all-reduces, so that {@link #divide} allocates nothing.
- * It is not thread-safe.
+ * <p>An instance is reused for successive all-reduces. It is not thread-safe.
  */
 @NullMarked
 public final class ChannelDivision {

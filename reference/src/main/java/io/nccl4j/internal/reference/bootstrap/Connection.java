@@ -131,7 +131,7 @@ public final class Connection {
     synchronized (unsent) {
       sealer = outgoing;
       while (!unsealed.isEmpty()) {
-        addSealed(unsealed.remove());
+        unsent.add(sealed(unsealed.remove()));
       }
       flush();
     }
@@ -146,8 +146,6 @@ public final class Connection {
   /**
    * Sends a message as soon as the other process accepts it. Messages for a closed or broken
    * connection are dropped.
-   *
-   * @throws OutOfMemoryError if there is no memory for it; nothing is sent then
    */
   public void send(ByteBuffer message) {
     synchronized (unsent) {
@@ -158,22 +156,9 @@ public final class Connection {
         unsealed.add(message);
         return;
       }
-      addSealed(message);
+      unsent.add(sealed(message));
       flush();
     }
-  }
-
-  /** Seals and queues a message, or queues nothing: a message that is sealed must be sent. */
-  private void addSealed(ByteBuffer message) {
-    // Makes the queue grow before sealing, since that may fail.
-    unsent.add(message);
-    ByteBuffer sealed;
-    try {
-      sealed = sealed(message);
-    } finally {
-      unsent.removeLast();
-    }
-    unsent.add(sealed);
   }
 
   private ByteBuffer sealed(ByteBuffer message) {

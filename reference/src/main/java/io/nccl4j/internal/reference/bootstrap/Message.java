@@ -43,16 +43,12 @@ public final class Message {
     GIVE_UP(11),
     /** The path of the shared memory of a link. */
     MEMORY(12),
-    /** The path of the shared sync object of all ranks. */
-    SYNC(13),
     /** A rank has connected with the other ranks of its new communicator. */
-    CONNECTED(14),
+    CONNECTED(13),
     /** Asks for the state of a bootstrap. */
-    BOOTSTRAP_QUERY(15),
+    BOOTSTRAP_QUERY(14),
     /** The receiver of a link cannot open its shared memory. */
-    MEMORY_REFUSED(16),
-    /** A process cannot create or open the shared sync object. */
-    SYNC_REFUSED(17);
+    MEMORY_REFUSED(15);
 
     private final int code;
 
@@ -81,7 +77,7 @@ public final class Message {
   }
 
   public static final int MAGIC = 0x4E43_344A;
-  public static final int VERSION = 4;
+  public static final int VERSION = 5;
   public static final int HEADER_BYTES = 12;
 
   /** More than the rank map of 32768 ranks in as many processes needs. */

@@ -7,41 +7,41 @@ import io.nccl4j.spi.BufferMemory;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 
-/** The arguments of one operation of a rank. Reused, so that a call allocates nothing. */
-public final class Call {
+/**
+ * The arguments of one operation of a rank.
+ *
+ * @param operator how elements are combined, or null
+ * @param peer the root or the peer
+ * @param send the data to send, or null
+ * @param recv the destination, or null
+ */
+public record Call(
+    Operation operation,
+    DataType type,
+    long count,
+    ReductionOp operator,
+    int peer,
+    MemorySegment send,
+    MemorySegment recv) {
   private static final List<Operation> OPERATIONS = List.of(Operation.values());
   // The codes of the types are 0, 1, 2, ...
   private static final List<DataType> TYPES = List.of(DataType.values());
 
-  public Operation operation;
-  public DataType type;
-  public long count;
-  ReductionOp operator;
-  public int peer;
-  public MemorySegment send;
-  public MemorySegment recv;
-
-  public void set(
-      Operation called,
+  public static Call of(
+      Operation operation,
       BufferMemory from,
       BufferMemory to,
-      long elements,
-      ReductionOp reductionOp,
-      int rootOrPeer) {
-    operation = called;
-    type = from != null ? from.type() : to.type();
-    count = elements;
-    operator = reductionOp;
-    peer = rootOrPeer;
-    send = from == null ? null : from.pointer();
-    recv = to == null ? null : to.pointer();
-  }
-
-  /** Drops the references to the operator and to the buffers, which the caller owns. */
-  public void clear() {
-    operator = null;
-    send = null;
-    recv = null;
+      long count,
+      ReductionOp operator,
+      int peer) {
+    return new Call(
+        operation,
+        (from != null ? from : to).type(),
+        count,
+        operator,
+        peer,
+        from == null ? null : from.pointer(),
+        to == null ? null : to.pointer());
   }
 
   public long bytes() {

@@ -5,7 +5,6 @@ import io.nccl4j.internal.reference.transport.ReceiveLink;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SendLink;
 import io.nccl4j.internal.schedule.Ring;
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -14,45 +13,35 @@ import java.lang.foreign.MemorySegment;
  */
 final class ChainPipeline implements Transfer {
   private final CollectiveRunner collective;
-  private final Ring ring;
-  private SendLink next;
-  private ReceiveLink previous;
-  private MemorySegment scratch;
-
-  private boolean reduces;
-  private boolean receives;
-  private boolean sends;
-  private MemorySegment send;
-  private MemorySegment recv;
-  private int elementBytes;
-  private long count;
-  private long sliceCount;
+  private final SendLink next;
+  private final ReceiveLink previous;
+  private final boolean reduces;
+  private final boolean receives;
+  private final boolean sends;
+  private final MemorySegment send;
+  private final MemorySegment recv;
+  private final int elementBytes;
+  private final long count;
+  private final long sliceCount;
   private long begin;
 
-  ChainPipeline(CollectiveRunner collective) {
+  ChainPipeline(CollectiveRunner collective, Call call) {
     this.collective = collective;
     RankContext context = collective.context();
-    this.ring = Ring.of(context.layout(), 0, context.size());
-  }
-
-  void start(Call call) {
-    RankContext context = collective.context();
     int rank = context.rank();
-    if (next == null) {
-      next = context.sendLink(Route.RING, 0, ring.next(rank));
-      previous = context.receiveLink(Route.RING, 0, ring.previous(rank));
-    }
-    reduces = call.operation == Operation.REDUCE;
+    Ring ring = Ring.of(context.layout(), 0, context.size());
+    this.next = context.sendLink(Route.RING, 0, ring.next(rank));
+    this.previous = context.receiveLink(Route.RING, 0, ring.previous(rank));
+    this.reduces = call.operation() == Operation.REDUCE;
     int ranks = ring.size();
-    int afterRoot = (ring.position(rank) - ring.position(call.peer) + ranks) % ranks;
-    receives = afterRoot != (reduces ? 1 : 0);
-    sends = afterRoot != (reduces ? 0 : ranks - 1);
-    send = call.send;
-    recv = call.recv;
-    elementBytes = call.type.bytes();
-    sliceCount = context.layout().sliceBytes() / elementBytes;
-    count = call.count;
-    begin = 0;
+    int afterRoot = (ring.position(rank) - ring.position(call.peer()) + ranks) % ranks;
+    this.receives = afterRoot != (reduces ? 1 : 0);
+    this.sends = afterRoot != (reduces ? 0 : ranks - 1);
+    this.send = call.send();
+    this.recv = call.recv();
+    this.elementBytes = call.type().bytes();
+    this.sliceCount = context.layout().sliceBytes() / elementBytes;
+    this.count = call.count();
   }
 
   @Override
@@ -104,8 +93,8 @@ final class ChainPipeline implements Transfer {
       next.send(send, offset, bytes, collective.signature());
       return;
     }
-    MemorySegment target = sends ? scratch() : recv;
-    long targetOffset = sends ? scratchOffset() : offset;
+    MemorySegment target = sends ? next.claim() : recv;
+    long targetOffset = sends ? next.claimed() : offset;
     if (receives) {
       collective
           .reduction()
@@ -125,25 +114,5 @@ final class ChainPipeline implements Transfer {
     if (sends) {
       next.send(target, targetOffset, bytes, collective.signature());
     }
-  }
-
-  private MemorySegment scratch() {
-    MemorySegment slot = next.claim();
-    if (slot != null) {
-      return slot;
-    }
-    if (scratch == null) {
-      int bytes = collective.context().layout().sliceBytes();
-      scratch = Arena.ofAuto().allocate((long) next.slots() * bytes, 64);
-    }
-    return scratch;
-  }
-
-  private long scratchOffset() {
-    if (next.claim() != null) {
-      return next.claimed();
-    }
-    // The slot of the next send is free, and so is the memory that belongs to it.
-    return next.sent() % next.slots() * collective.context().layout().sliceBytes();
   }
 }

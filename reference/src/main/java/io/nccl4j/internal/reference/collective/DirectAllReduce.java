@@ -3,11 +3,16 @@ package io.nccl4j.internal.reference.collective;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclResult;
-import io.nccl4j.internal.schedule.RingPieces;
 import io.nccl4j.internal.util.RankSets;
+import io.nccl4j.internal.schedule.ChannelDivision;
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.internal.schedule.Ring;
+import io.nccl4j.internal.schedule.RingCursor;
 import io.nccl4j.spi.Contract;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
 import java.util.BitSet;
+import java.util.List;
 
 /**
  * An all-reduce among ranks of one process, which access each other's memory. Each rank owns a part
@@ -18,20 +23,12 @@ import java.util.BitSet;
  * the results are bitwise identical to those of the ring.
  *
  * <p>All ranks arrive before any rank reads or writes, and no rank leaves before all parts are
- * finished. A rank that has finished its own part helps with pieces that others have not started:
- * immediately if there are more ranks than processors, since the other ranks may then not be
- * running.
- *
- * <p>A rank that fails or is aborted meanwhile closes the {@link DirectSync}. No further piece is
- * started, and pieces that others have started on its memory are finished before the rank leaves. A
- * rank that has not seen all parts finished by then never will, and learns of the failure as in any
- * other wait.
+ * finished. A rank that fails or is aborted meanwhile closes the {@link DirectSync}: no other rank
+ * accesses its memory afterwards, and the others learn of the failure as in any other wait.
  */
 final class DirectAllReduce implements Transfer {
-  /** The number of times a rank polls for another rank's completion before it helps that rank. */
-  private static final int POLLS_BEFORE_HELP = 200;
-
-  private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
+  /** Elements of this rank's part, which are on one channel. */
+  private record Slice(int channel, long begin, long count) {}
 
   private enum Phase {
     ARRIVING,
@@ -45,48 +42,73 @@ final class DirectAllReduce implements Transfer {
   private final DirectSync sync;
   private final int rank;
   private final int ranks;
-  private final boolean oversubscribed;
-  private final RingPieces pieces;
+  private final long number;
+  private final int elementBytes;
+  // The ranks in the order of the fold, of each channel.
+  private final List<int[]> orders = new ArrayList<>();
+  private final List<Slice> slices = new ArrayList<>();
   private final MemorySegment[] sends;
   private final MemorySegment[] recvs;
   private final long[] factors;
 
-  private Phase phase = Phase.DONE;
-  private long number;
-  // The number of pieces that each rank had in all previous transfers.
-  private long base;
-  private int elementBytes;
+  private Phase phase = Phase.ARRIVING;
+  // The next rank to arrive, or the next slice to work on.
   private int next;
-  private int polls;
 
-  DirectAllReduce(CollectiveRunner collective) {
+  /**
+   * Arrives at a transfer.
+   *
+   * @param number the number of the transfer, from 1
+   */
+  DirectAllReduce(CollectiveRunner collective, Call call, long number) {
     this.collective = collective;
     this.context = collective.context();
     this.sync = context.directSync();
     this.rank = context.rank();
     this.ranks = context.size();
-    this.oversubscribed = ranks > PROCESSORS;
-    this.pieces = new RingPieces(context.layout(), ranks);
+    this.number = number;
+    this.elementBytes = call.type().bytes();
+    divide(call.count());
     this.sends = new MemorySegment[ranks];
     this.recvs = new MemorySegment[ranks];
     this.factors = new long[ranks];
+    long factor = collective.reduction().factor();
+    sync.arrive(
+        rank,
+        new DirectSync.Arrival(number, collective.signature(), call.send(), call.recv(), factor));
+    wakePeers();
   }
 
-  void start(Call call) {
-    elementBytes = call.type.bytes();
-    base += pieces.perRank();
-    pieces.divide(call.count, elementBytes);
-    number++;
-    next = 0;
-    phase = Phase.ARRIVING;
-    long factor = collective.reduction().factor();
-    sync.arrive(rank, number, collective.signature(), call.send, call.recv, factor);
+  /** Determines the slices whose result this rank is the first to obtain on the rings. */
+  private void divide(long elements) {
+    Layout layout = context.layout();
+    ChannelDivision division = new ChannelDivision(layout, true, ranks);
+    division.divide(elements, elementBytes);
+    long chunkCount = layout.chunkBytes() / elementBytes;
+    long sliceCount = Math.min(chunkCount, layout.sliceBytes() / elementBytes);
+    for (int channel = 0; channel < division.channels(); channel++) {
+      Ring ring = Ring.of(layout, channel, ranks);
+      int position = ring.position(rank);
+      int[] order = new int[ranks];
+      for (int turn = 0; turn < ranks; turn++) {
+        order[turn] = ring.rank((position + 1 + turn) % ranks);
+      }
+      orders.add(order);
+      RingCursor cursor = new RingCursor(position, ranks);
+      cursor.allReduce(
+          division.begin(channel), division.end(channel), chunkCount, sliceCount, elementBytes);
+      for (; !cursor.done(); cursor.advance()) {
+        if (cursor.completes() && cursor.count() > 0) {
+          slices.add(new Slice(channel, cursor.element(), cursor.count()));
+        }
+      }
+    }
   }
 
   @Override
   public boolean advance() {
     return switch (phase) {
-      case ARRIVING -> allArrived() && work();
+      case ARRIVING -> arrive();
       case WORKING -> work();
       case LEAVING -> leave();
       case DONE -> false;
@@ -98,30 +120,21 @@ final class DirectAllReduce implements Transfer {
     return phase == Phase.DONE;
   }
 
-  /** Returns whether all ranks have arrived; if so, reads the locations of their data. */
-  private boolean allArrived() {
+  /** Reads the locations of the data of the ranks that have arrived; returns whether all have. */
+  private boolean arrive() {
     while (next < ranks) {
-      if (next != rank) {
-        if (!sync.hasArrived(next, number)) {
-          return false;
-        }
-        collective.checkSignature(sync.signature(next, number), next);
+      DirectSync.Arrival arrival = sync.arrival(next, number);
+      if (arrival == null) {
+        return false;
       }
+      collective.checkSignature(arrival.signature(), next);
+      sends[next] = arrival.send();
+      recvs[next] = arrival.recv();
+      factors[next] = arrival.factor();
       next++;
     }
-    for (int peer = 0; peer < ranks; peer++) {
-      MemorySegment send = sync.send(peer, number);
-      if (sends[peer] != send) {
-        sends[peer] = send;
-      }
-      MemorySegment recv = sync.recv(peer, number);
-      if (recvs[peer] != recv) {
-        recvs[peer] = recv;
-      }
-      factors[peer] = sync.factor(peer, number);
-    }
     phase = Phase.WORKING;
-    wakePeers();
+    next = 0;
     return true;
   }
 
@@ -134,95 +147,42 @@ final class DirectAllReduce implements Transfer {
     }
   }
 
-  /** Works on this rank's own part; returns whether anything was done. */
+  /** Works on the next slice of this rank's part; returns false if the sync object is closed. */
   private boolean work() {
-    int claimed = 0;
-    try {
-      for (int piece = claim(rank); piece >= 0; piece = claim(rank)) {
-        claimed++;
-        reduce(rank, piece);
-        if (context.failureSignalled()) {
-          return true;
-        }
+    if (next < slices.size()) {
+      if (!sync.begin()) {
+        return false;
       }
-    } finally {
-      // Once for all pieces: others poll this count, and each poll takes its cache line.
-      sync.finish(rank, claimed);
+      try {
+        reduce(slices.get(next));
+      } catch (IllegalStateException e) {
+        throw closedBuffer(e);
+      } finally {
+        sync.end();
+      }
+      next++;
     }
-    phase = Phase.LEAVING;
-    next = 0;
-    polls = 0;
-    leave();
+    if (next == slices.size()) {
+      phase = Phase.LEAVING;
+      sync.finish(rank, number);
+      wakePeers();
+    }
     return true;
+  }
+
+  private void reduce(Slice slice) {
+    long offset = slice.begin() * elementBytes;
+    int[] order = orders.get(slice.channel());
+    collective.reduction().reduce(sends, factors, order, recvs, offset, slice.count());
   }
 
   private boolean leave() {
-    while (next < ranks && sync.finished(next, base, pieces.perRank())) {
-      next++;
-    }
-    if (next == ranks) {
-      if (sync.failed()) {
-        return false;
-      }
-      phase = Phase.DONE;
-      wakePeers();
-      return true;
-    }
-    if (!oversubscribed && polls++ < POLLS_BEFORE_HELP) {
+    if (!sync.allFinished(number)) {
       return false;
     }
-    return help(next);
-  }
-
-  /** Works on a piece of another rank's part; returns whether one was left to claim. */
-  private boolean help(int owner) {
-    int piece = claim(owner);
-    if (piece < 0) {
-      return false;
-    }
-    try {
-      reduce(owner, piece);
-    } finally {
-      sync.finish(owner, 1);
-    }
+    sync.forget(rank);
+    phase = Phase.DONE;
     return true;
-  }
-
-  private int claim(int owner) {
-    return sync.claim(owner, base, pieces.perRank());
-  }
-
-  /** Works on a claimed piece, unless the sync object is closed. */
-  private void reduce(int owner, int piece) {
-    boolean worked = false;
-    try {
-      if (!sync.closed()) {
-        pieces.moveTo(owner, piece);
-        reducePiece();
-        worked = true;
-      }
-    } catch (IllegalStateException e) {
-      throw closedBuffer(e);
-    } finally {
-      if (!worked) {
-        sync.markFailed();
-      }
-    }
-  }
-
-  private void reducePiece() {
-    if (pieces.count() > 0) {
-      collective
-          .reduction()
-          .reduce(
-              sends,
-              factors,
-              pieces.order(),
-              pieces.first(),
-              recvs,
-              pieces.begin() * elementBytes,
-              pieces.count());
-    }
   }
 
   /** Returns an exception that names the rank whose buffer was closed. */
@@ -250,20 +210,11 @@ final class DirectAllReduce implements Transfer {
     return memory.scope().isAlive();
   }
 
-  /** Leaves a failed all-reduce; afterwards no other rank accesses this rank's memory. */
-  void withdraw() {
+  @Override
+  public void withdraw() {
     if (phase != Phase.DONE) {
       sync.close();
-      phase = Phase.DONE;
+      sync.forget(rank);
     }
-  }
-
-  /** Keeps no buffers reachable. */
-  void forget() {
-    for (int peer = 0; peer < ranks; peer++) {
-      sends[peer] = null;
-      recvs[peer] = null;
-    }
-    sync.forget(rank);
   }
 }

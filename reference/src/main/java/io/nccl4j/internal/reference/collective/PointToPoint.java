@@ -9,24 +9,44 @@ import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
 import java.util.BitSet;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 
 /**
  * Any number of point-to-point messages, which progress concurrently. Messages between the same two
  * ranks stay in order.
  */
 public final class PointToPoint implements Transfer {
-  /** This rank's end of a message. */
-  private static final class Message {
-    int peer;
-    MemorySegment memory;
-    long offset;
-    long bytes;
-    long signature;
+  /** This rank's end of a message, which is a {@link SendLink} or a {@link ReceiveLink}. */
+  private static final class Message<L> {
+    final int peer;
+    final L link;
+    final MemorySegment memory;
+    final long offset;
+    final long bytes;
+    final long signature;
+    // The preceding message over the same end of the same link, or null.
+    final Message<L> previous;
     long moved;
     boolean done;
-    // The preceding message over the same end of the same link, or null.
-    Message previous;
+
+    Message(
+        int peer,
+        L link,
+        MemorySegment memory,
+        long offset,
+        long bytes,
+        long signature,
+        Message<L> previous) {
+      this.peer = peer;
+      this.link = link;
+      this.memory = memory;
+      this.offset = offset;
+      this.bytes = bytes;
+      this.signature = signature;
+      this.previous = previous;
+    }
 
     boolean mayStart() {
       return previous == null || previous.done;
@@ -35,13 +55,11 @@ public final class PointToPoint implements Transfer {
 
   private final RankContext context;
   private final Route route;
-  private final SendLink[] toPeers;
-  private final ReceiveLink[] fromPeers;
-  private final Message[] lastTo;
-  private final Message[] lastFrom;
-  private final List<Message> sends = new ArrayList<>();
-  private final List<Message> receives = new ArrayList<>();
-  private final List<Message> pool = new ArrayList<>();
+  private final List<Message<SendLink>> sends = new ArrayList<>();
+  private final List<Message<ReceiveLink>> receives = new ArrayList<>();
+  // The last message of each peer.
+  private final Map<Integer, Message<SendLink>> lastTo = new HashMap<>();
+  private final Map<Integer, Message<ReceiveLink>> lastFrom = new HashMap<>();
   // The pending peers that were ahead in a collective at the last check.
   private final BitSet ahead = new BitSet();
   private String function = "";
@@ -51,29 +69,6 @@ public final class PointToPoint implements Transfer {
   public PointToPoint(RankContext context, Route route) {
     this.context = context;
     this.route = route;
-    this.toPeers = new SendLink[context.size()];
-    this.fromPeers = new ReceiveLink[context.size()];
-    this.lastTo = new Message[context.size()];
-    this.lastFrom = new Message[context.size()];
-  }
-
-  /** Removes all messages. */
-  public void clear() {
-    mismatchSince = 0;
-    recycle(sends, lastTo);
-    recycle(receives, lastFrom);
-    ahead.clear();
-  }
-
-  private void recycle(List<Message> messages, Message[] last) {
-    for (int i = 0; i < messages.size(); i++) {
-      Message message = messages.get(i);
-      message.memory = null;
-      message.previous = null;
-      last[message.peer] = null;
-      pool.add(message);
-    }
-    messages.clear();
   }
 
   /** Encodes the type and count, on which both ends of a message must agree. */
@@ -91,38 +86,15 @@ public final class PointToPoint implements Transfer {
   }
 
   public void send(int peer, MemorySegment memory, long offset, long bytes, long signature) {
-    if (toPeers[peer] == null) {
-      toPeers[peer] = context.sendLink(route, 0, peer);
-    }
-    add(sends, lastTo, peer, memory, offset, bytes, signature);
+    SendLink link = context.sendLink(route, 0, peer);
+    sends.add(new Message<>(peer, link, memory, offset, bytes, signature, lastTo.get(peer)));
+    lastTo.put(peer, sends.getLast());
   }
 
   public void receive(int peer, MemorySegment memory, long offset, long bytes, long signature) {
-    if (fromPeers[peer] == null) {
-      fromPeers[peer] = context.receiveLink(route, 0, peer);
-    }
-    add(receives, lastFrom, peer, memory, offset, bytes, signature);
-  }
-
-  private void add(
-      List<Message> messages,
-      Message[] last,
-      int peer,
-      MemorySegment memory,
-      long offset,
-      long bytes,
-      long signature) {
-    Message message = pool.isEmpty() ? new Message() : pool.removeLast();
-    message.peer = peer;
-    message.memory = memory;
-    message.offset = offset;
-    message.bytes = bytes;
-    message.signature = signature;
-    message.moved = 0;
-    message.done = false;
-    message.previous = last[peer];
-    last[peer] = message;
-    messages.add(message);
+    ReceiveLink link = context.receiveLink(route, 0, peer);
+    receives.add(new Message<>(peer, link, memory, offset, bytes, signature, lastFrom.get(peer)));
+    lastFrom.put(peer, receives.getLast());
   }
 
   public boolean isEmpty() {
@@ -132,14 +104,12 @@ public final class PointToPoint implements Transfer {
   @Override
   public boolean advance() {
     boolean moved = false;
-    for (int i = 0; i < sends.size(); i++) {
-      Message message = sends.get(i);
+    for (Message<SendLink> message : sends) {
       while (!message.done && message.mayStart() && advanceSend(message)) {
         moved = true;
       }
     }
-    for (int i = 0; i < receives.size(); i++) {
-      Message message = receives.get(i);
+    for (Message<ReceiveLink> message : receives) {
       while (!message.done && message.mayStart() && advanceReceive(message)) {
         moved = true;
       }
@@ -150,8 +120,8 @@ public final class PointToPoint implements Transfer {
     return moved;
   }
 
-  private boolean advanceSend(Message message) {
-    SendLink link = toPeers[message.peer];
+  private boolean advanceSend(Message<SendLink> message) {
+    SendLink link = message.link;
     // If the peer is gone, the checks of this rank's wait find that.
     boolean gone = context.failureSignalled() && context.presence(message.peer).gone();
     if (gone || !link.hasRoom()) {
@@ -165,8 +135,8 @@ public final class PointToPoint implements Transfer {
     return true;
   }
 
-  private boolean advanceReceive(Message message) {
-    ReceiveLink link = fromPeers[message.peer];
+  private boolean advanceReceive(Message<ReceiveLink> message) {
+    ReceiveLink link = message.link;
     if (!link.ready()) {
       return false;
     }
@@ -187,7 +157,7 @@ public final class PointToPoint implements Transfer {
     return true;
   }
 
-  private void checkMismatch(Message message, long sent) {
+  private void checkMismatch(Message<?> message, long sent) {
     if (route == Route.EXCHANGE) {
       if (context.mayExplain(function, message.peer, mismatchSince)) {
         mismatchSince = mismatchSince == 0 ? System.nanoTime() : mismatchSince;
@@ -211,43 +181,22 @@ public final class PointToPoint implements Transfer {
 
   @Override
   public boolean done() {
-    return allDone(receives) && allSent();
+    return receives.stream().allMatch(message -> message.done)
+        && sends.stream().noneMatch(PointToPoint::isPending);
   }
 
-  private static boolean allDone(List<Message> messages) {
-    for (int i = 0; i < messages.size(); i++) {
-      if (!messages.get(i).done) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  private boolean allSent() {
-    for (int i = 0; i < sends.size(); i++) {
-      if (isPending(sends.get(i))) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  private boolean isPending(Message sent) {
-    return !sent.done || !toPeers[sent.peer].drained();
+  private static boolean isPending(Message<SendLink> sent) {
+    return !sent.done || !sent.link.drained();
   }
 
   /** Throws if a message can no longer be received or sent because its peer is gone. */
   public void checkPeers() {
-    for (int i = 0; i < receives.size(); i++) {
-      Message message = receives.get(i);
-      if (!message.done
-          && context.presence(message.peer).gone()
-          && fromPeers[message.peer].exhausted()) {
+    for (Message<ReceiveLink> message : receives) {
+      if (!message.done && context.presence(message.peer).gone() && message.link.exhausted()) {
         throw context.departed(function, message.peer);
       }
     }
-    for (int i = 0; i < sends.size(); i++) {
-      Message message = sends.get(i);
+    for (Message<SendLink> message : sends) {
       if (context.presence(message.peer).gone() && isPending(message)) {
         throw context.departed(function, message.peer);
       }
@@ -295,12 +244,12 @@ public final class PointToPoint implements Transfer {
 
   private BitSet pendingPeers() {
     BitSet peers = new BitSet();
-    for (Message message : receives) {
+    for (Message<ReceiveLink> message : receives) {
       if (!message.done) {
         peers.set(message.peer);
       }
     }
-    for (Message message : sends) {
+    for (Message<SendLink> message : sends) {
       if (isPending(message)) {
         peers.set(message.peer);
       }

@@ -5,7 +5,6 @@ import io.nccl4j.internal.reference.transport.Presence;
 import io.nccl4j.internal.reference.transport.ReceiveLink;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SendLink;
-import io.nccl4j.internal.reference.transport.SharedMemorySync;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.spi.FailureDetails;
 import java.util.BitSet;
@@ -25,9 +24,6 @@ public interface RankContext {
   /** Returns whether all ranks are in this process. */
   boolean inOneProcess();
 
-  /** Returns whether all ranks may share memory; may become false. */
-  boolean allShareMemory();
-
   /** Returns the link over which this rank sends to another one. */
   SendLink sendLink(Route route, int channel, int to);
 
@@ -37,20 +33,11 @@ public interface RankContext {
   /** Returns the sync object for direct transfers among the ranks of one process. */
   DirectSync directSync();
 
-  /**
-   * Returns the sync object for ranks of several processes; null until it is available. If it never
-   * will be, {@link #allShareMemory} becomes false.
-   */
-  SharedMemorySync sharedMemorySync();
-
   /** Returns whether an event that may affect a waiting rank has been signalled. */
   boolean failureSignalled();
 
   /** Wakes another rank of this process. */
   void wake(int peer);
-
-  /** Returns the number of the collective that this rank has entered last. */
-  long entered();
 
   Presence presence(int peer);
 
@@ -86,9 +73,6 @@ public interface RankContext {
 
   /** Returns the exception to throw because a required rank is gone. */
   NcclException departed(String function, int peer);
-
-  /** Reports a time-out to all ranks; returns the exception to throw. */
-  NcclException timeout(String function, String text, BitSet missing);
 
   /**
    * Returns the details of a failure, as currently known to this rank.

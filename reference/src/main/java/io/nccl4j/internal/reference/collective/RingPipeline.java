@@ -5,8 +5,6 @@ import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SendLink;
 import io.nccl4j.internal.schedule.Ring;
 import io.nccl4j.internal.schedule.RingCursor;
-import io.nccl4j.schedule.Layout;
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -16,58 +14,57 @@ import java.lang.foreign.MemorySegment;
  */
 final class RingPipeline implements Transfer {
   private final CollectiveRunner collective;
-  private final Layout layout;
   private final Ring ring;
   private final RingCursor cursor;
   private final SendLink next;
   private final ReceiveLink previous;
-  private MemorySegment scratch;
+  private final MemorySegment send;
+  private final MemorySegment recv;
+  private final int elementBytes;
+  private final long rankCount;
+  private final boolean scattered;
+  private final boolean gathers;
 
-  private boolean scattered;
-  private boolean gathers;
-  private MemorySegment send;
-  private MemorySegment recv;
-  private int elementBytes;
-  private long rankCount;
-
-  RingPipeline(CollectiveRunner collective, int channel) {
+  private RingPipeline(
+      CollectiveRunner collective, int channel, Call call, boolean scattered, boolean gathers) {
     this.collective = collective;
     RankContext context = collective.context();
     int rank = context.rank();
-    this.layout = context.layout();
-    this.ring = Ring.of(layout, channel, context.size());
+    this.ring = Ring.of(context.layout(), channel, context.size());
     this.cursor = new RingCursor(ring.position(rank), ring.size());
     this.next = context.sendLink(Route.RING, channel, ring.next(rank));
     this.previous = context.receiveLink(Route.RING, channel, ring.previous(rank));
+    this.send = call.send();
+    this.recv = call.recv();
+    this.elementBytes = call.type().bytes();
+    this.rankCount = call.count();
+    this.scattered = scattered;
+    this.gathers = gathers;
   }
 
-  void allReduce(Call call, long begin, long end) {
-    start(call, false, false);
-    long chunk = layout.chunkBytes() / elementBytes;
-    cursor.allReduce(begin, end, chunk, Math.min(chunk, sliceCount()), elementBytes);
+  static RingPipeline allReduce(
+      CollectiveRunner collective, int channel, Call call, long begin, long end) {
+    RingPipeline made = new RingPipeline(collective, channel, call, false, false);
+    int elementBytes = made.elementBytes;
+    long chunk = collective.context().layout().chunkBytes() / elementBytes;
+    made.cursor.allReduce(begin, end, chunk, Math.min(chunk, made.sliceCount()), elementBytes);
+    return made;
   }
 
-  void reduceScatter(Call call) {
-    start(call, true, false);
-    cursor.reduceScatter(call.count, sliceCount());
+  static RingPipeline reduceScatter(CollectiveRunner collective, Call call) {
+    RingPipeline made = new RingPipeline(collective, 0, call, true, false);
+    made.cursor.reduceScatter(call.count(), made.sliceCount());
+    return made;
   }
 
-  void allGather(Call call) {
-    start(call, false, true);
-    cursor.allGather(call.count, sliceCount());
-  }
-
-  private void start(Call call, boolean scatters, boolean onlyGathers) {
-    send = call.send;
-    recv = call.recv;
-    elementBytes = call.type.bytes();
-    rankCount = call.count;
-    scattered = scatters;
-    gathers = onlyGathers;
+  static RingPipeline allGather(CollectiveRunner collective, Call call) {
+    RingPipeline made = new RingPipeline(collective, 0, call, false, true);
+    made.cursor.allGather(call.count(), made.sliceCount());
+    return made;
   }
 
   private long sliceCount() {
-    return layout.sliceBytes() / elementBytes;
+    return collective.context().layout().sliceBytes() / elementBytes;
   }
 
   @Override
@@ -127,10 +124,9 @@ final class RingPipeline implements Transfer {
         MemorySegment.copy(send, own, recv, offset, count * elementBytes);
       }
     } else if (collective.reduction().scales()) {
-      MemorySegment target = partialTarget();
-      long targetOffset = partialOffset(offset);
-      collective.reduction().scale(send, offset, target, targetOffset, count);
-      pass(target, targetOffset, count);
+      long at = next.claimed();
+      collective.reduction().scale(send, offset, next.claim(), at, count);
+      pass(next.claim(), at, count);
     } else {
       pass(send, offset, count);
     }
@@ -138,9 +134,9 @@ final class RingPipeline implements Transfer {
 
   private void foldAndPass(long offset, long count) {
     boolean result = cursor.completes();
-    MemorySegment target = result ? recv : partialTarget();
+    MemorySegment target = result ? recv : next.claim();
     long targetOffset =
-        !result ? partialOffset(offset) : scattered ? cursor.sliceBegin() * elementBytes : offset;
+        !result ? next.claimed() : scattered ? cursor.sliceBegin() * elementBytes : offset;
     collective
         .reduction()
         .fold(
@@ -166,33 +162,5 @@ final class RingPipeline implements Transfer {
     if (cursor.sends()) {
       next.send(memory, offset, count * elementBytes, collective.signature());
     }
-  }
-
-  /**
-   * Returns the memory for a partial result: the link's own memory if it has any, else the location
-   * of the final result if there is one, since nothing else is written there before the partial
-   * result has been read.
-   */
-  private MemorySegment partialTarget() {
-    MemorySegment slot = next.claim();
-    if (slot != null) {
-      return slot;
-    }
-    if (!scattered) {
-      return recv;
-    }
-    if (scratch == null) {
-      int bytes = layout.sliceBytes();
-      scratch = Arena.ofAuto().allocate((long) next.slots() * bytes, 64);
-    }
-    return scratch;
-  }
-
-  private long partialOffset(long offset) {
-    if (next.claim() != null) {
-      return next.claimed();
-    }
-    // The slot of the next send is free, and so is the memory that belongs to it.
-    return scattered ? next.sent() % next.slots() * layout.sliceBytes() : offset;
   }
 }

@@ -7,4 +7,7 @@ interface Transfer {
 
   /** Returns whether the transfer is complete and no other rank reads this rank's memory. */
   boolean done();
+
+  /** Ends a transfer that has failed: afterwards no other rank accesses this rank's memory. */
+  default void withdraw() {}
 }

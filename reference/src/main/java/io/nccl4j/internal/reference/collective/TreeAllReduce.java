@@ -14,27 +14,25 @@ import java.lang.foreign.MemorySegment;
  */
 final class TreeAllReduce implements Transfer {
   private final CollectiveRunner collective;
-  private final Layout layout;
   // Null at the root.
   private final SendLink toParent;
   private final ReceiveLink fromParent;
   // In folding order.
   private final ReceiveLink[] fromChildren;
   private final SendLink[] toChildren;
-
-  private MemorySegment send;
-  private MemorySegment recv;
-  private int elementBytes;
-  private long sliceCount;
+  private final MemorySegment send;
+  private final MemorySegment recv;
+  private final int elementBytes;
+  private final long sliceCount;
+  private final long end;
   private long up;
   private long down;
-  private long end;
 
-  TreeAllReduce(CollectiveRunner collective, int channel) {
+  TreeAllReduce(CollectiveRunner collective, int channel, Call call, long begin, long end) {
     this.collective = collective;
     RankContext context = collective.context();
     int rank = context.rank();
-    this.layout = context.layout();
+    Layout layout = context.layout();
     Tree tree = Tree.of(layout, channel, context.size());
     int parent = tree.parent(rank);
     this.toParent = parent == Tree.NONE ? null : context.sendLink(Route.UP, channel, parent);
@@ -46,18 +44,14 @@ final class TreeAllReduce implements Transfer {
       fromChildren[i] = context.receiveLink(Route.UP, channel, child);
       toChildren[i] = context.sendLink(Route.DOWN, channel, child);
     }
-  }
-
-  void start(Call call, long begin, long endOfChannel) {
-    send = call.send;
-    recv = call.recv;
-    elementBytes = call.type.bytes();
-    long bytes = (endOfChannel - begin) * elementBytes;
-    int chunkBytes = layout.treeChunkBytes(collective.context().size(), bytes);
-    sliceCount = Math.min(chunkBytes, layout.sliceBytes()) / elementBytes;
-    up = begin;
-    down = begin;
-    end = endOfChannel;
+    this.send = call.send();
+    this.recv = call.recv();
+    this.elementBytes = call.type().bytes();
+    int chunkBytes = layout.treeChunkBytes(context.size(), (end - begin) * elementBytes);
+    this.sliceCount = Math.min(chunkBytes, layout.sliceBytes()) / elementBytes;
+    this.up = begin;
+    this.down = begin;
+    this.end = end;
   }
 
   @Override

@@ -5,9 +5,7 @@
  * (reduce-scatter, all-gather, all-reduce), the chain along the ring (broadcast, reduce), two trees
  * (all-reduce), and point-to-point messages (all other operations). {@code DirectAllReduce}
  * (all-reduce in one process) reads and writes every rank's memory after the ranks have
- * synchronized with {@code DirectSync}. {@code SharedMemoryAllReduce} (all-reduce in several
- * processes of one host) uses memory that all ranks have mapped. The other transfers reach other
- * ranks only over links.
+ * synchronized with {@code DirectSync}. The other transfers reach other ranks only over links.
  *
  * <p>Transfers access their communicator through {@code RankContext}.
  */

@@ -31,10 +31,8 @@ import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.BitSet;
 import java.util.List;
-import java.util.Objects;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
@@ -65,13 +63,13 @@ public final class CommunicatorState
   private final BitSet notLeaving = new BitSet();
   // Null for this process.
   private final RemoteProcess[] remoteProcesses;
+  private final List<RemoteProcess> otherProcesses = new ArrayList<>();
   private final LinkTable links;
   private final Bootstraps bootstraps;
   // Held while the state of a shrink of a rank of this process changes.
   private final Object shrinks = new Object();
   private final AtomicReference<RankFailure> failure = new AtomicReference<>();
   private final DirectSync directSync;
-  private final boolean allShareMemory;
   // Whether a waiting rank has to check for failures; cheap to read.
   private volatile boolean failureSignalled;
   private volatile long statusRequestedAt;
@@ -86,8 +84,6 @@ public final class CommunicatorState
     this.directSync = new DirectSync(rankMap.size());
     this.links = new LinkTable(this);
     this.bootstraps = new Bootstraps(endpoint, this, options.text());
-    long hosts = rankMap.processes().stream().map(ProcessAddress::host).distinct().count();
-    this.allShareMemory = hosts == 1 && options.sharesMemory();
     this.hostedRanks = new HostedRank[rankMap.size()];
     this.remoteProcesses = new RemoteProcess[rankMap.processes().size()];
     for (int rank = 0; rank < rankMap.size(); rank++) {
@@ -97,6 +93,7 @@ public final class CommunicatorState
     for (int process = 0; process < remoteProcesses.length; process++) {
       if (!rankMap.processes().get(process).process().equals(endpoint.process())) {
         remoteProcesses[process] = new RemoteProcess(this, process);
+        otherProcesses.add(remoteProcesses[process]);
       }
     }
     for (int rank = 0; rank < rankMap.size(); rank++) {
@@ -185,11 +182,6 @@ public final class CommunicatorState
     return hostedRanks.length;
   }
 
-  @Override
-  public int processes() {
-    return remoteProcesses.length;
-  }
-
   /** Returns whether all ranks are of this process. */
   public boolean inOneProcess() {
     return remoteProcesses.length == 1;
@@ -245,11 +237,6 @@ public final class CommunicatorState
     return process != null
         && options.sharesMemory()
         && process.address().host().equals(endpoint.host());
-  }
-
-  @Override
-  public boolean allShareMemory() {
-    return allShareMemory;
   }
 
   @Override
@@ -373,8 +360,8 @@ public final class CommunicatorState
   @Override
   public void admitControl(Connection connection, DataInput in) throws IOException {
     UUID id = ProcessAddress.readUuid(in);
-    for (RemoteProcess process : remoteProcesses) {
-      if (process != null && process.address().process().equals(id)) {
+    for (RemoteProcess process : otherProcesses) {
+      if (process.address().process().equals(id)) {
         process.accept(connection);
         return;
       }
@@ -391,20 +378,13 @@ public final class CommunicatorState
     return failure.get();
   }
 
-  /**
-   * Reports a failure to all ranks, unless there was one before. Can be called again with the same
-   * failure if the first call was cut short by a lack of memory.
-   */
+  /** Reports a failure to all ranks, unless there was one before. */
   void raise(RankFailure newFailure) {
-    failure.compareAndSet(null, newFailure);
-    signalFailure();
-    if (newFailure.equals(failure.get())) {
-      for (RemoteProcess process : remoteProcesses) {
-        if (process != null) {
-          process.announce(newFailure);
-        }
-      }
+    if (!failure.compareAndSet(null, newFailure)) {
+      return;
     }
+    signalFailure();
+    otherProcesses.forEach(process -> process.announce(newFailure));
   }
 
   @Override
@@ -420,25 +400,6 @@ public final class CommunicatorState
       here.set(rank, hostedRanks[rank] != null);
     }
     return here;
-  }
-
-  @Override
-  public void announceSync(Path path) {
-    for (RemoteProcess process : remoteProcesses) {
-      if (process != null) {
-        process.announceSync(path);
-      }
-    }
-  }
-
-  @Override
-  public void refuseSync(String why) {
-    RemoteProcess.warn("small all-reduces use links instead of shared memory: " + why);
-    for (RemoteProcess process : remoteProcesses) {
-      if (process != null) {
-        process.refuseSync(why);
-      }
-    }
   }
 
   /** Records a failure that another process has reported. */
@@ -463,11 +424,7 @@ public final class CommunicatorState
   /** Notifies all ranks that a rank of this process was revoked, closed or aborted. */
   void announcePresence(RankState self) {
     boolean leaving = self.presence().left();
-    for (RemoteProcess process : remoteProcesses) {
-      if (process != null) {
-        process.announce(self);
-      }
-    }
+    otherProcesses.forEach(process -> process.announce(self));
     onPresenceChanged();
     if (leaving && lastToLeave(self)) {
       end();
@@ -532,11 +489,7 @@ public final class CommunicatorState
       // First, since a rank that learns of this shrink may give up its own, which is then unknown.
       bootstraps.check();
     }
-    for (RemoteProcess process : remoteProcesses) {
-      if (process != null) {
-        process.announce(self);
-      }
-    }
+    otherProcesses.forEach(process -> process.announce(self));
   }
 
   /** Returns the ranks that have left, and those whose processes do not answer now. */
@@ -558,13 +511,12 @@ public final class CommunicatorState
    * @param silenceNanos how long a process may take to answer this or an earlier request
    */
   private BitSet awaitReports(long silenceNanos) {
-    List<RemoteProcess> others = Arrays.stream(remoteProcesses).filter(Objects::nonNull).toList();
-    List<Long> requests = others.stream().map(RemoteProcess::requestAnswer).toList();
+    List<Long> requests = otherProcesses.stream().map(RemoteProcess::requestAnswer).toList();
     Backoff backoff = Backoff.betweenQueries(Deadline.after(Duration.ofNanos(silenceNanos)));
     Deadline own = Deadline.after(OWN_PAUSE);
     BitSet silent = new BitSet();
     for (int i = 0; i < requests.size(); i++) {
-      RemoteProcess process = others.get(i);
+      RemoteProcess process = otherProcesses.get(i);
       long request = requests.get(i);
       Interrupts.awaitUninterruptibly(
           () -> {
@@ -671,11 +623,7 @@ public final class CommunicatorState
       registered = false;
     }
     endpoint.unregister(this);
-    for (RemoteProcess process : remoteProcesses) {
-      if (process != null) {
-        process.end();
-      }
-    }
+    otherProcesses.forEach(RemoteProcess::end);
     links.close();
     endpoint.release(rankMap.secret());
   }
@@ -688,11 +636,7 @@ public final class CommunicatorState
     long now = System.nanoTime();
     if (statusRequestedAt == 0 || now - statusRequestedAt > STATUS_INTERVAL_NANOS) {
       statusRequestedAt = now;
-      for (RemoteProcess process : remoteProcesses) {
-        if (process != null) {
-          process.requestStatus();
-        }
-      }
+      otherProcesses.forEach(RemoteProcess::requestStatus);
     }
   }
 
@@ -722,13 +666,12 @@ public final class CommunicatorState
 
   @Override
   public String describe(BitSet ranks) {
-    List<String> others = new ArrayList<>();
-    for (int process = 0; process < remoteProcesses.length; process++) {
-      if (remoteProcesses[process] != null && rankMap.ranksOf(process).intersects(ranks)) {
-        others.add(remoteProcesses[process].address().toString());
-      }
-    }
+    List<String> processes =
+        otherProcesses.stream()
+            .filter(process -> process.ranks().intersects(ranks))
+            .map(process -> process.address().toString())
+            .toList();
     return RankSets.describe(ranks)
-        + (others.isEmpty() ? "" : " (" + String.join(", ", others) + ")");
+        + (processes.isEmpty() ? "" : " (" + String.join(", ", processes) + ")");
   }
 }

@@ -19,7 +19,6 @@ import io.nccl4j.internal.reference.transport.ProtocolViolationException;
 import io.nccl4j.internal.reference.transport.ReceiveLink;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SendLink;
-import io.nccl4j.internal.reference.transport.SharedMemorySync;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.RankSets;
@@ -37,7 +36,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Function;
 import java.util.function.Predicate;
@@ -63,12 +61,11 @@ public final class HostedRank implements RankContext {
   private final int rank;
   private final int size;
   private final CollectiveRunner collective;
-  private final RankExecution single;
-  private final AtomicLong launched = new AtomicLong();
-  private final AtomicLong ended = new AtomicLong();
   private final Map<BootstrapKey, Long> bootstraps = new ConcurrentHashMap<>();
   private final Object turns = new Object();
-  private volatile int waitingForTurn;
+  // The numbers of launched and of ended operations; guarded by turns.
+  private long launched;
+  private long ended;
   private volatile Duration timeout = Duration.ofSeconds(30);
   private volatile long timeoutNanos = timeout.toNanos();
   private volatile String name;
@@ -87,7 +84,6 @@ public final class HostedRank implements RankContext {
     this.self = communicator.rankState(rank);
     this.name = "rank " + rank + " of " + size;
     this.collective = new CollectiveRunner(this);
-    this.single = new RankExecution(this);
   }
 
   /** Applies the configuration and the name of the communicator that the application sees. */
@@ -127,11 +123,6 @@ public final class HostedRank implements RankContext {
   }
 
   @Override
-  public boolean allShareMemory() {
-    return communicator.allShareMemory() && !communicator.links().sharedMemory().syncRefused();
-  }
-
-  @Override
   public SendLink sendLink(Route route, int channel, int to) {
     return communicator.links().sendLink(route, channel, rank, to);
   }
@@ -147,11 +138,6 @@ public final class HostedRank implements RankContext {
   }
 
   @Override
-  public SharedMemorySync sharedMemorySync() {
-    return communicator.links().sharedMemory().sync();
-  }
-
-  @Override
   public boolean failureSignalled() {
     return communicator.failureSignalled();
   }
@@ -161,7 +147,7 @@ public final class HostedRank implements RankContext {
     communicator.wake(peer);
   }
 
-  @Override
+  /** Returns the number of the collective that this rank has entered last. */
   public long entered() {
     return self.entered();
   }
@@ -187,11 +173,6 @@ public final class HostedRank implements RankContext {
 
   CollectiveRunner collective() {
     return collective;
-  }
-
-  /** Returns the execution that operations outside a group reuse, one at a time. */
-  RankExecution single() {
-    return single;
   }
 
   /** Returns the key of this rank's next call of a function, without counting the call. */
@@ -234,60 +215,45 @@ public final class HostedRank implements RankContext {
   }
 
   /** Returns the number of a new operation in the order of this rank's operations. */
-  public long takeTurnNumber() {
-    return launched.getAndIncrement();
+  long takeTurnNumber() {
+    synchronized (turns) {
+      return launched++;
+    }
   }
 
-  /**
-   * Waits until the operations before this one have ended, or until this rank is aborted. Allocates
-   * nothing: a stream's thread that failed here with an out-of-memory error would end a turn that
-   * it never had. An interrupt stays pending.
-   */
+  /** Waits until the operations before this one have ended, or until this rank is aborted. */
   void awaitTurn(long turnNumber, String function) {
-    if (ended.get() < turnNumber) {
-      synchronized (turns) {
-        waitingForTurn++;
-        boolean interrupted = false;
-        while (ended.get() < turnNumber && !self.presence().cut()) {
-          try {
-            turns.wait();
-          } catch (InterruptedException e) {
-            interrupted = true;
-          }
-        }
-        waitingForTurn--;
-        if (interrupted) {
-          Thread.currentThread().interrupt();
-        }
-      }
+    synchronized (turns) {
+      Interrupts.awaitUninterruptibly(
+          () -> {
+            while (ended < turnNumber && !self.presence().cut()) {
+              turns.wait();
+            }
+          });
     }
     checkNotAborted(function);
   }
 
   void endTurn() {
-    ended.incrementAndGet();
-    if (waitingForTurn > 0) {
-      synchronized (turns) {
-        turns.notifyAll();
-      }
+    synchronized (turns) {
+      ended++;
+      turns.notifyAll();
     }
   }
 
   /** Waits until all launched operations have ended; returns whether they have. */
   public boolean awaitIdle(Duration limit) {
     Deadline deadline = Deadline.after(limit);
-    long target = launched.get();
     synchronized (turns) {
-      waitingForTurn++;
+      long target = launched;
       Interrupts.awaitUninterruptibly(
           () -> {
-            while (ended.get() < target && !deadline.passed()) {
+            while (ended < target && !deadline.passed()) {
               turns.wait(deadline.remainingMillis());
             }
           });
-      waitingForTurn--;
+      return ended >= target;
     }
-    return ended.get() >= target;
   }
 
   /** Sets the idle strategy of the thread that waits for this rank's links, for peers to wake. */
@@ -568,8 +534,8 @@ public final class HostedRank implements RankContext {
     return communicator.silent(all, timeoutNanos);
   }
 
-  @Override
-  public NcclException timeout(String function, String text, BitSet missing) {
+  /** Reports a time-out to all ranks; returns the exception to throw. */
+  NcclException timeout(String function, String text, BitSet missing) {
     NcclTimeoutException own = new NcclTimeoutException(function, timeout, text);
     FailureDetails details = details(function, new BitSet(), missing);
     Contract.get().initDetails(own, details);

@@ -1,29 +1,25 @@
 package io.nccl4j.internal.reference.rank;
 
-import io.nccl4j.DataType;
 import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.collective.PointToPoint;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.spi.Awaited;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.function.BooleanSupplier;
 
 /**
  * The execution of one operation or one group on a rank: its collectives one after the other, and
- * its point-to-point messages at the same time. Single operations reuse one object per rank; a
- * group creates one for each of its ranks.
+ * its point-to-point messages at the same time.
  */
 public final class RankExecution {
   /** The time without progress after which the progress of remote ranks is requested. */
   private static final long STATUS_REQUEST_NANOS = 20_000_000;
 
   private final HostedRank hostedRank;
-  // Has room for a single operation, which then allocates nothing.
-  private final List<Call> collectives = new ArrayList<>(1);
+  private final List<Call> collectives = new ArrayList<>();
   private final PointToPoint messages;
-  // Whether its turn has begun; before, another execution may be using the rank's collective. Stays
-  // set in the execution that single operations reuse, which is used only in their turns.
+  private long turnNumber;
+  // Whether its turn has begun; before, another execution may be using the rank's collective.
   private boolean hasTurn;
   private int next;
   private boolean inCollective;
@@ -32,19 +28,15 @@ public final class RankExecution {
   private String function = "";
   private Throwable failure;
 
-  public RankExecution(HostedRank hostedRank) {
+  public RankExecution(HostedRank hostedRank, List<Call> calls) {
     this.hostedRank = hostedRank;
     this.messages = new PointToPoint(hostedRank, Route.MESSAGES);
+    calls.forEach(this::add);
   }
 
-  HostedRank hostedRank() {
-    return hostedRank;
-  }
-
-  /** Adds an operation, which must not change until this execution has ended. */
-  public void add(Call call) {
-    function = call.operation.method();
-    if (call.operation.pointToPoint()) {
+  private void add(Call call) {
+    function = call.operation().method();
+    if (call.operation().pointToPoint()) {
       addMessage(call);
     } else {
       collectives.add(call);
@@ -52,75 +44,51 @@ public final class RankExecution {
   }
 
   private void addMessage(Call call) {
-    DataType type = call.type;
-    long signature = PointToPoint.signature(type, call.count);
+    long signature = PointToPoint.signature(call.type(), call.count());
     messages.reportAs(function);
-    if (call.send != null) {
-      messages.send(call.peer, call.send, 0, call.bytes(), signature);
+    if (call.send() != null) {
+      messages.send(call.peer(), call.send(), 0, call.bytes(), signature);
     } else {
-      messages.receive(call.peer, call.recv, 0, call.bytes(), signature);
+      messages.receive(call.peer(), call.recv(), 0, call.bytes(), signature);
     }
+  }
+
+  /** Takes this execution's place in the order of the rank's operations. */
+  public void takeTurn() {
+    turnNumber = hostedRank.takeTurnNumber();
   }
 
   /**
-   * Waits for the turn of one operation and runs it; returns its failure, or null.
+   * Runs executions of several ranks together, in the thread of a stream; returns the first
+   * failure, or null.
    *
-   * @param hasMore returns, once it has ended, whether another operation is about to follow
-   * @param begun runs when its turn has started
-   * @param slot an array of length 1, reused by the caller
+   * @param begun runs when the turn of each has started
    */
-  public static Throwable runOnly(
-      HostedRank hostedRank,
-      long turnNumber,
-      Call call,
-      BooleanSupplier hasMore,
-      Runnable begun,
-      IdleStrategy idleStrategy,
-      RankExecution[] slot) {
+  public static Throwable run(
+      List<RankExecution> executions, Runnable begun, IdleStrategy idleStrategy) {
+    Throwable thrown = null;
     try {
-      // Only the operation whose turn it is may use the shared execution.
-      hostedRank.awaitTurn(turnNumber, call.operation.method());
-    } catch (RuntimeException | Error e) {
-      hostedRank.endTurn();
-      return e;
-    }
-    RankExecution execution = hostedRank.single();
-    execution.failure = null;
-    Throwable failed = null;
-    try {
-      execution.add(call);
+      executions.forEach(execution -> execution.begin(idleStrategy));
       begun.run();
-      execution.start(idleStrategy);
-      slot[0] = execution;
-      idleStrategy.begin(hostedRank.size(), hostedRank.communicator().inOneProcess());
-      drive(slot, idleStrategy);
+      drive(executions, idleStrategy);
     } catch (RuntimeException | Error e) {
-      execution.fail(e);
-    } finally {
-      // Otherwise no later operation would have a turn.
-      failed = execution.end(hasMore.getAsBoolean());
-      slot[0] = null;
+      thrown = e;
+      executions.forEach(execution -> execution.failUnlessDone(e));
     }
-    return failed;
+    Throwable first = null;
+    for (RankExecution execution : executions) {
+      Throwable failure = execution.end();
+      first = first == null ? failure : first;
+    }
+    return first == null ? thrown : first;
   }
 
-  /** Waits for the turn of a group on this rank and starts it. */
-  public void begin(long turnNumber, IdleStrategy idleStrategy) {
+  /** Waits for the turn of this execution and starts it. */
+  void begin(IdleStrategy idleStrategy) {
     try {
       hostedRank.awaitTurn(turnNumber, function);
-      start(idleStrategy);
-    } catch (RuntimeException | Error e) {
-      failure = e;
-    }
-  }
-
-  private void start(IdleStrategy idleStrategy) {
-    hasTurn = true;
-    failure = null;
-    next = 0;
-    inCollective = false;
-    inMessages = !messages.isEmpty();
-    try {
+      hasTurn = true;
+      inMessages = !messages.isEmpty();
       hostedRank.setWaiter(idleStrategy);
       hostedRank.checkUsable(function);
     } catch (RuntimeException | Error e) {
@@ -134,28 +102,18 @@ public final class RankExecution {
     failure = hostedRank.fail(function, cause);
   }
 
-  /** Fails this execution unless it is done, after a failure of the thread that drives it. */
-  public void failUnlessDone(Throwable cause) {
+  private void failUnlessDone(Throwable cause) {
     if (!done()) {
       fail(cause);
     }
   }
 
-  /**
-   * Ends the turn, so that the next operation can start; returns the failure, or null.
-   *
-   * @param hasMore whether another operation is about to follow, which may use the same buffers
-   */
-  public Throwable end(boolean hasMore) {
+  /** Ends the turn, so that the next operation can start; returns the failure, or null. */
+  Throwable end() {
     try {
-      collectives.clear();
-      if (failure != null && inCollective) {
-        hostedRank.collective().withdraw();
+      if (hasTurn) {
+        hostedRank.collective().end(failure != null);
       }
-      if (hasTurn && (failure != null || !hasMore)) {
-        hostedRank.collective().forget();
-      }
-      messages.clear();
     } finally {
       hostedRank.endTurn();
     }
@@ -202,7 +160,7 @@ public final class RankExecution {
   }
 
   private void startCollective(Call call) {
-    function = call.operation.method();
+    function = call.operation().method();
     inCollective = true;
     hostedRank.self().enter(call, !inMessages);
     hostedRank.collective().start(call);
@@ -263,7 +221,8 @@ public final class RankExecution {
    * they advance before they are checked: if this process was stopped meanwhile, they may be late
    * although what they wait for has arrived.
    */
-  public static void drive(RankExecution[] executions, IdleStrategy idleStrategy) {
+  private static void drive(List<RankExecution> executions, IdleStrategy idleStrategy) {
+    idleStrategy.reset();
     long idle = 0;
     while (true) {
       boolean moved = false;

@@ -7,8 +7,6 @@ import io.nccl4j.internal.reference.transport.Presence;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.net.ProtocolException;
 import java.nio.ByteBuffer;
 import java.util.BitSet;
@@ -18,17 +16,10 @@ import java.util.BitSet;
  * entered last. A rank of this process writes its own state; the state of a remote rank is the last
  * one that its process has reported.
  *
- * <p>The fields of a collective are written before {@code entered} is incremented, and overwritten
- * {@link #KEPT} collectives later: values read for collective n are valid if {@code entered} is
- * less than {@code n + KEPT - 1} afterwards. Fences keep this order: neither a volatile read nor a
- * release write prevents plain accesses on its other side from moving across it.
+ * <p>The last {@link #KEPT} collectives are kept, to find the first that two ranks have called
+ * differently. The monitor guards them.
  */
 public final class RankState {
-  private static final VarHandle ENTERED = field("entered", long.class);
-  private static final VarHandle PASSED = field("passed", long.class);
-  private static final VarHandle ALONE = field("alone", boolean.class);
-
-  /** The number of collectives that are kept, a power of two. */
   private static final int KEPT = 8;
 
   private static final int BYTES =
@@ -74,14 +65,6 @@ public final class RankState {
     this.rank = rank;
   }
 
-  private static VarHandle field(String name, Class<?> type) {
-    try {
-      return MethodHandles.lookup().findVarHandle(RankState.class, name, type);
-    } catch (ReflectiveOperationException e) {
-      throw new ExceptionInInitializerError(e);
-    }
-  }
-
   int rank() {
     return rank;
   }
@@ -112,25 +95,22 @@ public final class RankState {
   }
 
   /**
-   * Enters a collective. Other ranks may see that with a delay: they check only while they wait,
-   * and check again.
+   * Enters a collective.
    *
    * @param withoutMessages whether this rank can do nothing else until the collective is done
    */
-  void enter(Call call, boolean withoutMessages) {
+  @SuppressWarnings("NonAtomicVolatileUpdate") // Guarded by the monitor.
+  synchronized void enter(Call call, boolean withoutMessages) {
     int slot = slot(entered + 1);
-    // A reader that finds the new fields must also find the previous number.
-    VarHandle.storeStoreFence();
     shapes[slot] = call.shape();
-    counts[slot] = call.count;
-    roots[slot] = call.peer;
-    // Only the operation whose turn it is writes.
-    ALONE.setRelease(this, withoutMessages);
-    ENTERED.setRelease(this, entered + 1);
+    counts[slot] = call.count();
+    roots[slot] = call.peer();
+    alone = withoutMessages;
+    entered++;
   }
 
   private static int slot(long number) {
-    return (int) number & (KEPT - 1);
+    return (int) (number % KEPT);
   }
 
   /** Records that the rank enters no more collectives. */
@@ -138,8 +118,9 @@ public final class RankState {
     closing = true;
   }
 
-  void pass() {
-    PASSED.setRelease(this, passed + 1);
+  @SuppressWarnings("NonAtomicVolatileUpdate") // Guarded by the monitor.
+  synchronized void pass() {
+    passed++;
   }
 
   /** Returns the number of the last collective that this rank has entered. */
@@ -169,17 +150,14 @@ public final class RankState {
    */
   public synchronized Difference differenceFrom(RankState own) {
     long last = Math.min(entered, own.entered);
-    for (long number = Math.max(1, last - KEPT + 2); number <= last; number++) {
+    long first = Math.max(1, Math.max(entered, own.entered) - KEPT + 1);
+    for (long number = first; number <= last; number++) {
       int slot = slot(number);
-      int shape = shapes[slot];
-      long count = counts[slot];
-      int root = roots[slot];
-      // Otherwise the fields might be read after the number, and be those of a later collective.
-      VarHandle.loadLoadFence();
-      boolean kept = entered < number + KEPT - 1 && own.entered < number + KEPT;
       boolean same =
-          shape == own.shapes[slot] && count == own.counts[slot] && root == own.roots[slot];
-      if (kept && !same) {
+          shapes[slot] == own.shapes[slot]
+              && counts[slot] == own.counts[slot]
+              && roots[slot] == own.roots[slot];
+      if (!same) {
         return new Difference(
             number,
             Call.operation(own.shapes[slot]),
@@ -189,7 +167,7 @@ public final class RankState {
                     own.rank,
                     Call.describe(own.shapes[slot], own.counts[slot], own.roots[slot]),
                     rank,
-                    Call.describe(shape, count, root)));
+                    Call.describe(shapes[slot], counts[slot], roots[slot])));
       }
     }
     return null;
@@ -239,32 +217,27 @@ public final class RankState {
   }
 
   /** Describes the last collective that the rank has entered. */
-  public String describeCollective() {
+  public synchronized String describeCollective() {
     int slot = slot(entered);
     return Call.describe(shapes[slot], counts[slot], roots[slot]);
   }
 
   /**
-   * Writes the state of a rank of this process, which may enter collectives meanwhile. Copies the
-   * fields again if it has: the receiver could not detect that some are those of later collectives.
+   * Writes the state of a rank of this process, which may enter collectives meanwhile.
    *
    * @param shown the presence to write, which may be an earlier one
    */
   @SuppressWarnings("EnumOrdinal") // Both sides use the same version of the protocol.
   public void write(DataOutput out, Presence shown) throws IOException {
     ByteBuffer copy = ByteBuffer.allocate(BYTES);
-    long number;
-    do {
-      copy.clear();
-      number = entered;
+    synchronized (this) {
       copy.put((byte) shown.ordinal()).put((byte) (alone ? 1 : 0));
-      copy.putLong(number).putLong(passed);
+      copy.putLong(entered).putLong(passed);
       for (int slot = 0; slot < KEPT; slot++) {
         copy.putInt(shapes[slot]).putLong(counts[slot]).putInt(roots[slot]);
       }
       copy.put((byte) (closing ? 1 : 0));
-      VarHandle.loadLoadFence();
-    } while (entered != number);
+    }
     out.write(copy.array());
     Shrink last = shrink;
     out.writeLong(last.number);
@@ -290,7 +263,6 @@ public final class RankState {
     }
     boolean nowClosing = in.readBoolean();
     if (newer) {
-      // The rank itself writes them in this order too.
       passed = nowPassed;
       alone = nowAlone;
       entered = nowEntered;

@@ -224,15 +224,6 @@ public final class RemoteProcess implements Connection.Receiver {
             }));
   }
 
-  void refuseSync(String why) {
-    send(Message.of(Message.Kind.SYNC_REFUSED, out -> Message.writeReason(out, why)));
-  }
-
-  /** Sends the path of the shared sync object of all ranks. */
-  void announceSync(Path path) {
-    send(Message.of(Message.Kind.SYNC, out -> out.writeUTF(path.toString())));
-  }
-
   /** Requests the progress of the ranks, unless a request is still pending. */
   public void requestStatus() {
     if (unansweredSince == 0) {
@@ -275,8 +266,6 @@ public final class RemoteProcess implements Connection.Receiver {
       case STATUS -> receiveStatus(in);
       case MEMORY -> receiveMemory(in);
       case MEMORY_REFUSED -> receiveRefusal(in);
-      case SYNC -> receiveSync(in);
-      case SYNC_REFUSED -> receiveSyncRefusal(in);
       case MEMBERSHIP_REQUEST -> receiveJoin(in);
       case BOOTSTRAP_STATE, BOOTSTRAP_QUERY, REJECTED, CONNECTED, GIVE_UP ->
           receiveBootstrapMessage(message.kind(), in);
@@ -327,21 +316,8 @@ public final class RemoteProcess implements Connection.Receiver {
     communicator.links().refuseMemory(key, reason(in));
   }
 
-  private void receiveSyncRefusal(DataInput in) throws IOException {
-    warn("small all-reduces use links instead of shared memory: " + reason(in));
-    communicator.links().sharedMemory().refuseSync();
-  }
-
   private String reason(DataInput in) throws IOException {
     return describe() + ": " + in.readUTF();
-  }
-
-  private void receiveSync(DataInput in) throws IOException {
-    if (!ranks.get(0)) {
-      throw new ProtocolException(
-          "it has created a sync object, which only the process of rank 0 may do");
-    }
-    communicator.links().sharedMemory().receiveSync(in.readUTF());
   }
 
   private void answer() {

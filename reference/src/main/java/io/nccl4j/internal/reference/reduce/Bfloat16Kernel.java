@@ -9,14 +9,15 @@ import java.nio.FloatBuffer;
 import java.nio.IntBuffer;
 
 /**
- * Bfloat16 numbers. Each step computes in binary32, which is precise enough, and rounds.
+ * Sums and products of bfloat16 numbers. Each step computes in binary32, which is precise enough,
+ * and rounds.
  *
  * <p>Each integer of a tile contains two numbers. A bfloat16 is the upper half of a binary32, so
  * the lower numbers are widened by a shift, and then the upper ones by a mask. The bits are written
  * as integers and read as floats through scratch memory, because the compiler vectorizes all of
  * these loops, but no reinterpretation of bits.
  */
-final class Bfloat16Kernel extends ArrayKernel<int[]> {
+final class Bfloat16Kernel extends Kernel<int[]> {
   private static final int INFINITY = 0x7F800000;
   private static final int UPPER = 0xFFFF0000;
 
@@ -28,7 +29,7 @@ final class Bfloat16Kernel extends ArrayKernel<int[]> {
   private final int[] lower = new int[PAIRS];
 
   Bfloat16Kernel() {
-    super(2, new int[PAIRS], new int[PAIRS], MemorySegment::ofArray);
+    super(2, count -> new int[count / 2], MemorySegment::ofArray);
     ByteBuffer scratch =
         Arena.ofAuto().allocate(2 * TILE_BYTES, 64).asByteBuffer().order(ByteOrder.nativeOrder());
     this.bits = scratch.asIntBuffer();
@@ -36,28 +37,15 @@ final class Bfloat16Kernel extends ArrayKernel<int[]> {
   }
 
   @Override
-  void sum(int[] left, int[] right, int count) {
+  void combine(ReductionOp.Kind kind, int[] left, int[] right, int count) {
     int pairs = (count + 1) / 2;
     widenLower(left, 0, pairs);
     widenLower(right, PAIRS, pairs);
-    add(pairs);
+    combine(kind, pairs);
     narrowLower(pairs);
     widenUpper(left, 0, pairs);
     widenUpper(right, PAIRS, pairs);
-    add(pairs);
-    narrowBoth(left, pairs);
-  }
-
-  @Override
-  void prod(int[] left, int[] right, int count) {
-    int pairs = (count + 1) / 2;
-    widenLower(left, 0, pairs);
-    widenLower(right, PAIRS, pairs);
-    multiply(pairs);
-    narrowLower(pairs);
-    widenUpper(left, 0, pairs);
-    widenUpper(right, PAIRS, pairs);
-    multiply(pairs);
+    combine(kind, pairs);
     narrowBoth(left, pairs);
   }
 
@@ -73,19 +61,17 @@ final class Bfloat16Kernel extends ArrayKernel<int[]> {
     narrowBoth(tile, pairs);
   }
 
-  private void add(int pairs) {
+  private void combine(ReductionOp.Kind kind, int pairs) {
     FloatBuffer of = numbers;
     int length = Math.min(pairs, PAIRS);
-    for (int i = 0; i < length; i++) {
-      of.put(i, of.get(i) + of.get(PAIRS + i));
-    }
-  }
-
-  private void multiply(int pairs) {
-    FloatBuffer of = numbers;
-    int length = Math.min(pairs, PAIRS);
-    for (int i = 0; i < length; i++) {
-      of.put(i, of.get(i) * of.get(PAIRS + i));
+    if (kind == ReductionOp.Kind.SUM) {
+      for (int i = 0; i < length; i++) {
+        of.put(i, of.get(i) + of.get(PAIRS + i));
+      }
+    } else {
+      for (int i = 0; i < length; i++) {
+        of.put(i, of.get(i) * of.get(PAIRS + i));
+      }
     }
   }
 

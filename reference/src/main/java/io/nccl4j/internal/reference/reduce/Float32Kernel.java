@@ -1,60 +1,42 @@
 package io.nccl4j.internal.reference.reduce;
 
 import java.lang.foreign.MemorySegment;
-import java.nio.ByteBuffer;
-import java.nio.FloatBuffer;
 
 /** Binary32 numbers. */
-final class Float32Kernel extends BufferKernel<float[], FloatBuffer> {
+final class Float32Kernel extends Kernel<float[]> {
   Float32Kernel() {
-    super(
-        4,
-        new float[TILE_BYTES / 4],
-        new float[TILE_BYTES / 4],
-        MemorySegment::ofArray,
-        ByteBuffer::asFloatBuffer);
+    super(4, float[]::new, MemorySegment::ofArray);
   }
 
   @Override
-  void sum(float[] left, float[] right, int count) {
-    for (int i = 0; i < count; i++) {
-      left[i] += right[i];
+  void combine(ReductionOp.Kind kind, float[] left, float[] right, int count) {
+    switch (kind) {
+      case SUM -> {
+        for (int i = 0; i < count; i++) {
+          left[i] += right[i];
+        }
+      }
+      case PROD -> {
+        for (int i = 0; i < count; i++) {
+          left[i] *= right[i];
+        }
+      }
+      case MAX -> {
+        for (int i = 0; i < count; i++) {
+          left[i] = max(left[i], right[i]);
+        }
+      }
+      default -> {
+        for (int i = 0; i < count; i++) {
+          left[i] = -max(-left[i], -right[i]);
+        }
+      }
     }
   }
 
-  @Override
-  void sum(FloatBuffer left, int leftAt, FloatBuffer right, int rightAt, float[] into, int count) {
-    int length = Math.min(count, TILE_BYTES / 4);
-    int leftBegin = leftAt & INDEX_MASK;
-    int rightBegin = rightAt & INDEX_MASK;
-    for (int i = 0; i < length; i++) {
-      into[i] = left.get(leftBegin + i) + right.get(rightBegin + i);
-    }
-  }
-
-  @Override
-  void sum(FloatBuffer left, int at, float[] into, int count) {
-    int length = Math.min(count, TILE_BYTES / 4);
-    int begin = at & INDEX_MASK;
-    for (int i = 0; i < length; i++) {
-      into[i] = left.get(begin + i) + into[i];
-    }
-  }
-
-  @Override
-  void sum(FloatBuffer first, FloatBuffer second, int at, float[] into, int count) {
-    int length = Math.min(count, TILE_BYTES / 4);
-    int begin = at & INDEX_MASK;
-    for (int i = 0; i < length; i++) {
-      into[i] = second.get(begin + i) + (first.get(begin + i) + into[i]);
-    }
-  }
-
-  @Override
-  void prod(float[] left, float[] right, int count) {
-    for (int i = 0; i < count; i++) {
-      left[i] *= right[i];
-    }
+  /** Returns the larger number; ignores a NaN unless both are NaN. */
+  static float max(float left, float right) {
+    return Float.isNaN(left) ? right : Float.isNaN(right) ? left : Math.max(left, right);
   }
 
   @Override

@@ -1,30 +1,89 @@
 package io.nccl4j.internal.reference.reduce;
 
+import io.nccl4j.DataType;
 import java.lang.foreign.MemorySegment;
+import java.util.function.Function;
+import java.util.function.IntFunction;
 
-/** The loops over the elements of one type. */
-abstract class Kernel {
+/**
+ * The loops over the elements of one type. They work on two arrays that fit in the first-level
+ * cache: data is copied into them tile by tile, because the compiler vectorizes loops over arrays,
+ * but not over off-heap segments that might overlap.
+ *
+ * @param <A> the type of the array of elements
+ */
+abstract class Kernel<A> {
+  /** The size of each array. */
+  static final int TILE_BYTES = 8 << 10;
+
   private final int elementBytes;
+  private final int tileCount;
+  private final A own;
+  private final A other;
+  private final MemorySegment ownMemory;
+  private final MemorySegment otherMemory;
 
-  Kernel(int elementBytes) {
+  /**
+   * Creates a kernel with its two arrays of {@code TILE_BYTES} each.
+   *
+   * @param array creates an array of a number of elements
+   * @param memory returns an array as a memory segment
+   */
+  Kernel(int elementBytes, IntFunction<A> array, Function<A, MemorySegment> memory) {
     this.elementBytes = elementBytes;
+    this.tileCount = TILE_BYTES / elementBytes;
+    this.own = array.apply(tileCount);
+    this.other = array.apply(tileCount);
+    this.ownMemory = memory.apply(own);
+    this.otherMemory = memory.apply(other);
+  }
+
+  /** Creates the kernel of a type for maximum and minimum. */
+  static Kernel<?> ofMinMax(DataType type) {
+    return switch (type) {
+      case FLOAT16, BFLOAT16, FLOAT32 -> new FloatMinMaxKernel(type);
+      default -> of(type);
+    };
+  }
+
+  /** Creates the kernel of a type. */
+  static Kernel<?> of(DataType type) {
+    return switch (type) {
+      case INT8 -> new Int8Kernel(false);
+      case UINT8 -> new Int8Kernel(true);
+      case INT32 -> new Int32Kernel(false);
+      case UINT32 -> new Int32Kernel(true);
+      case INT64 -> new Int64Kernel(false);
+      case UINT64 -> new Int64Kernel(true);
+      case FLOAT16 -> new Float16Kernel();
+      case FLOAT32 -> new Float32Kernel();
+      case FLOAT64 -> new Float64Kernel();
+      case BFLOAT16 -> new Bfloat16Kernel();
+      case FLOAT8E4M3, FLOAT8E5M2 -> new Float8Kernel(type);
+    };
   }
 
   final int elementBytes() {
     return elementBytes;
   }
 
-  /** Prepares for reductions of data of this size, which may be processed in parts. */
-  void prepare(long bytes) {}
-
   /** Multiplies elements by a factor, given as raw bits of the type. */
-  abstract void scale(
+  final void scale(
       long factor,
       MemorySegment from,
       long fromOffset,
       MemorySegment out,
       long outOffset,
-      long count);
+      long count) {
+    for (long done = 0; done < count; done += tileCount) {
+      int tile = (int) Math.min(tileCount, count - done);
+      long at = done * elementBytes;
+      long bytes = (long) tile * elementBytes;
+      MemorySegment.copy(from, fromOffset + at, ownMemory, 0, bytes);
+      scale(own, factor, tile);
+      MemorySegment.copy(ownMemory, 0, out, outOffset + at, bytes);
+    }
+  }
 
   /**
    * Combines two ranges of elements.
@@ -33,7 +92,7 @@ abstract class Kernel {
    * @param scales whether elements of {@code left} are first multiplied by {@code factor}
    * @param divisor the divisor of the results; 1 for none
    */
-  abstract void combine(
+  final void combine(
       ReductionOp.Kind kind,
       MemorySegment left,
       long leftOffset,
@@ -44,32 +103,76 @@ abstract class Kernel {
       MemorySegment out,
       long outOffset,
       long count,
-      int divisor);
+      int divisor) {
+    for (long done = 0; done < count; done += tileCount) {
+      int tile = (int) Math.min(tileCount, count - done);
+      long at = done * elementBytes;
+      long bytes = (long) tile * elementBytes;
+      MemorySegment.copy(left, leftOffset + at, ownMemory, 0, bytes);
+      MemorySegment.copy(right, rightOffset + at, otherMemory, 0, bytes);
+      if (scales) {
+        scale(own, factor, tile);
+      }
+      combine(kind, own, other, tile);
+      if (divisor != 1) {
+        divide(own, divisor, tile);
+      }
+      MemorySegment.copy(ownMemory, 0, out, outOffset + at, bytes);
+    }
+  }
 
   /**
    * Combines the ranges of several ranks, which are at the same offset in each rank's memory, and
-   * stores the result at that offset to each rank. Each step is a {@code combine} with the rank's
-   * own range on the left and the partial result on the right.
+   * stores the result at that offset to each rank.
    *
    * @param kind one of the first four kinds
    * @param scales whether elements of a rank are first multiplied by its factor
-   * @param order the ranks
-   * @param first the index in {@code order} at which to begin; every rank is used once
+   * @param order the ranks in the order of the fold
    * @param to the output of each rank; may be the memory that is read
    * @param divisor the divisor of the results; 1 for none
    */
-  abstract void reduce(
+  final void reduce(
       ReductionOp.Kind kind,
       MemorySegment[] from,
       boolean scales,
       long[] factors,
       int[] order,
-      int first,
       MemorySegment[] to,
       long offset,
       long count,
-      int divisor);
+      int divisor) {
+    for (long done = 0; done < count; done += tileCount) {
+      int tile = (int) Math.min(tileCount, count - done);
+      long at = offset + done * elementBytes;
+      long bytes = (long) tile * elementBytes;
+      for (int turn = 0; turn < from.length; turn++) {
+        int rank = order[turn];
+        A next = turn == 0 ? own : other;
+        MemorySegment.copy(from[rank], at, turn == 0 ? ownMemory : otherMemory, 0, bytes);
+        if (scales) {
+          scale(next, factors[rank], tile);
+        }
+        if (turn > 0) {
+          combine(kind, own, other, tile);
+        }
+      }
+      if (divisor != 1) {
+        divide(own, divisor, tile);
+      }
+      for (MemorySegment out : to) {
+        MemorySegment.copy(ownMemory, 0, out, at, bytes);
+      }
+    }
+  }
 
-  /** Drops all references to memory. */
-  void forget() {}
+  /** Combines each left element with the right one; the kind is one of the first four. */
+  abstract void combine(ReductionOp.Kind kind, A left, A right, int count);
+
+  /** Multiplies by a factor, given as raw bits of the type. */
+  abstract void scale(A tile, long factor, int count);
+
+  /** Divides integers, truncating; floating-point types are never divided. */
+  void divide(A tile, int divisor, int count) {
+    throw new UnsupportedOperationException("floats are averaged by a factor");
+  }
 }

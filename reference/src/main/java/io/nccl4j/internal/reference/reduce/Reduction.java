@@ -13,68 +13,27 @@ import java.util.Map;
  * rank's own data by 1/n beforehand; one of integers divides the sum at the end.
  */
 public final class Reduction {
-  private final Map<DataType, Kernel> kernels = new EnumMap<>(DataType.class);
-  private final Map<DataType, Kernel> minMaxKernels = new EnumMap<>(DataType.class);
-  private final Map<DataType, Long> averageFactors = new EnumMap<>(DataType.class);
-  private DataType type;
-  private ReductionOp.Kind selectedKind;
-  private long bytes;
-  private Kernel kernel;
+  private final Map<DataType, Kernel<?>> kernels = new EnumMap<>(DataType.class);
+  private final Map<DataType, Kernel<?>> minMaxKernels = new EnumMap<>(DataType.class);
+  private Kernel<?> kernel;
   private ReductionOp.Kind combine;
   private boolean scales;
-  private boolean divides;
   private long factor;
-  private int ranks;
+  // The divisor of the last result; 1 for none.
+  private int divisor;
 
-  /**
-   * Prepares the next reduction.
-   *
-   * @param nextBytes the size of each rank's data in bytes
-   */
-  public void prepare(DataType nextType, ReductionOp operator, int rankCount, long nextBytes) {
-    // Most reductions are like the previous one; but a scalar may have changed in its memory.
-    if (nextType != type
-        || operator.kind() != selectedKind
-        || nextBytes != bytes
-        || selectedKind == ReductionOp.Kind.MULSUM) {
-      forget();
-      selectedKind = null;
-      type = nextType;
-      bytes = nextBytes;
-      ranks = rankCount;
-      select(operator);
-      selectedKind = operator.kind();
-    }
-  }
-
-  private void select(ReductionOp operator) {
+  /** Prepares the next reduction. */
+  public void prepare(DataType type, ReductionOp operator, int ranks) {
     ReductionOp.Kind kind = operator.kind();
-    kernel = kernel(type, kind == ReductionOp.Kind.MAX || kind == ReductionOp.Kind.MIN);
-    kernel.prepare(bytes);
     boolean average = kind == ReductionOp.Kind.AVG;
+    kernel =
+        kind == ReductionOp.Kind.MAX || kind == ReductionOp.Kind.MIN
+            ? minMaxKernels.computeIfAbsent(type, Kernel::ofMinMax)
+            : kernels.computeIfAbsent(type, Kernel::of);
     scales = kind == ReductionOp.Kind.MULSUM || (average && type.floating());
-    divides = average && !type.floating();
-    combine = scales || divides ? ReductionOp.Kind.SUM : kind;
-    factor = scales ? (average ? averageFactor(type) : operator.factor(type)) : 0;
-  }
-
-  private Kernel kernel(DataType type, boolean minMax) {
-    Map<DataType, Kernel> cache = minMax ? minMaxKernels : kernels;
-    Kernel cached = cache.get(type);
-    if (cached == null) {
-      cached = minMax ? Kernels.ofMinMax(type) : Kernels.of(type);
-      cache.put(type, cached);
-    }
-    return cached;
-  }
-
-  private long averageFactor(DataType type) {
-    Long cached = averageFactors.get(type);
-    if (cached == null) {
-      cached = ReductionOp.averageFactor(type, ranks);
-      averageFactors.put(type, cached);
-    }
-    return cached;
+    divisor = average && !type.floating() ? ranks : 1;
+    combine = scales || average ? ReductionOp.Kind.SUM : kind;
+    factor = !scales ? 0 : average ? ReductionOp.averageFactor(type, ranks) : operator.factor(type);
   }
 
   /** Returns whether each rank's own data is multiplied by a factor before it is combined. */
@@ -93,20 +52,17 @@ public final class Reduction {
    *
    * @param from the input of each rank
    * @param factors the factor by which each rank's data is multiplied, if {@link #scales}
-   * @param order the ranks
-   * @param first the index in {@code order} at which to begin; every rank is used once
+   * @param order the ranks in the order of the fold
    * @param to the output of each rank
    */
   public void reduce(
       MemorySegment[] from,
       long[] factors,
       int[] order,
-      int first,
       MemorySegment[] to,
       long offset,
       long count) {
-    kernel.reduce(
-        combine, from, scales, factors, order, first, to, offset, count, divides ? ranks : 1);
+    kernel.reduce(combine, from, scales, factors, order, to, offset, count, divisor);
   }
 
   /** Writes a rank's own data multiplied by the factor. */
@@ -147,31 +103,7 @@ public final class Reduction {
         out,
         outOffset,
         count,
-        last && divides ? ranks : 1);
-  }
-
-  /** Combines two ranges that have already been scaled. */
-  public void foldScaled(
-      MemorySegment own,
-      long ownOffset,
-      MemorySegment partial,
-      long partialOffset,
-      MemorySegment out,
-      long outOffset,
-      long count,
-      boolean last) {
-    kernel.combine(
-        combine,
-        own,
-        ownOffset,
-        false,
-        0,
-        partial,
-        partialOffset,
-        out,
-        outOffset,
-        count,
-        last && divides ? ranks : 1);
+        last ? divisor : 1);
   }
 
   /** Folds a partial result of other ranks onto an earlier result, which is not scaled again. */
@@ -182,13 +114,17 @@ public final class Reduction {
       long partialOffset,
       long count,
       boolean last) {
-    foldScaled(sum, sumOffset, partial, partialOffset, sum, sumOffset, count, last);
-  }
-
-  /** Drops all references to memory. */
-  public void forget() {
-    if (kernel != null) {
-      kernel.forget();
-    }
+    kernel.combine(
+        combine,
+        sum,
+        sumOffset,
+        false,
+        0,
+        partial,
+        partialOffset,
+        sum,
+        sumOffset,
+        count,
+        last ? divisor : 1);
   }
 }

@@ -1,6 +1,7 @@
 package io.nccl4j.internal.reference.stream;
 
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import java.time.Duration;
 
 /** One recording of an event: when its stream reached it, and the stream's failure at that time. */
@@ -43,17 +44,15 @@ public final class EventRecord {
     return reached;
   }
 
-  /**
-   * Waits indefinitely, and allocates nothing: a stream that continued early, after an interrupt or
-   * an {@link OutOfMemoryError}, would read data that is not written yet.
-   */
-  synchronized void await() {
-    while (!reached) {
-      try {
-        wait();
-      } catch (InterruptedException e) {
-        // No code interrupts a stream's thread on purpose.
-      }
-    }
+  /** Waits indefinitely: a stream that continued early would read data that is not written yet. */
+  void await() {
+    Interrupts.awaitUninterruptibly(
+        () -> {
+          synchronized (this) {
+            while (!reached) {
+              wait();
+            }
+          }
+        });
   }
 }

@@ -21,11 +21,8 @@ public final class ReferenceEvent implements EventDriver {
     this.device = device;
   }
 
-  /** Replaces the last record with a new one, which is not yet reached. */
-  EventRecord newRecord() {
-    EventRecord record = new EventRecord();
+  void setRecord(EventRecord record) {
     last = record;
-    return record;
   }
 
   /** Returns the last record, or null. */

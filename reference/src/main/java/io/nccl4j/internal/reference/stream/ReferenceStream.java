@@ -4,11 +4,8 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
-import io.nccl4j.Operation;
-import io.nccl4j.internal.reference.rank.HostedRank;
 import io.nccl4j.internal.reference.rank.IdleStrategy;
 import io.nccl4j.internal.reference.rank.RankExecution;
-import io.nccl4j.internal.reference.reduce.ReductionOp;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.Loggers;
@@ -21,9 +18,9 @@ import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
-import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -41,14 +38,9 @@ public final class ReferenceStream implements StreamDriver {
   private final StreamContext context;
   private final String name;
   private final TaskQueue queue = new TaskQueue();
-  // Held while appending to the queue, and by an upload that bypasses it.
-  private final Object producers = new Object();
-  // The trace that appended tasks belong to, or null; guarded by producers.
+  // The trace that appended tasks belong to, or null; guarded by the queue.
   private TracedTasks appendTrace;
-  // Threads wait on this for the worker; wakeAt is the least finished count that any waits for.
-  private final Object progress = new Object();
-  private volatile long wakeAt = Long.MAX_VALUE;
-  // As thrown: the worker may lack memory to wrap it, so the reporting thread does.
+  // As thrown; the reporting thread wraps it.
   private volatile Throwable failure;
   // The failure of the worker's current task, even if it is not the first failure.
   private Throwable taskFailure;
@@ -57,8 +49,6 @@ public final class ReferenceStream implements StreamDriver {
   private volatile Thread worker;
   // Whether the wait of release timed out.
   private volatile boolean late;
-  private final Runnable begins = this::begins;
-  private final BooleanSupplier hasMore = queue::hasMore;
 
   public ReferenceStream(int device, StreamContext context) {
     this.context = context;
@@ -70,30 +60,16 @@ public final class ReferenceStream implements StreamDriver {
     return queue::close;
   }
 
-  /** Appends one operation of a communicator. */
-  public void launch(
-      HostedRank hostedRank,
-      Operation operation,
-      BufferMemory send,
-      BufferMemory recv,
-      long count,
-      ReductionOp operator,
-      int peer) {
-    synchronized (producers) {
-      StreamTask task = claim();
-      task.call.set(operation, send, recv, count, operator, peer);
-      // An Error may have left the action of a task that was never appended.
-      task.action = null;
-      task.hostedRank = hostedRank;
-      task.turnNumber = hostedRank.takeTurnNumber();
-      queue.publish();
-    }
-    queue.wake();
+  /** Appends the execution of one operation or one group. */
+  public void launch(List<RankExecution> executions) {
+    append(
+        () -> executions.forEach(RankExecution::takeTurn),
+        idleStrategy -> note(RankExecution.run(executions, this::begins, idleStrategy)));
   }
 
-  /** Appends any other action. */
-  public void append(StreamTask.Action action) {
-    append(() -> {}, action);
+  /** Appends any other action; returns the number of actions that were appended until now. */
+  public long append(StreamTask.Action action) {
+    return append(() -> {}, action);
   }
 
   /**
@@ -101,39 +77,26 @@ public final class ReferenceStream implements StreamDriver {
    *
    * @param accepted runs first, and only if the stream accepts the action
    */
-  public void append(Runnable accepted, StreamTask.Action action) {
-    synchronized (producers) {
-      StreamTask task = claim();
+  private long append(Runnable accepted, StreamTask.Action action) {
+    synchronized (queue) {
+      if (queue.closed()) {
+        throw new IllegalStateException("stream is closed: " + this);
+      }
+      if (worker == null) {
+        worker = new Worker(queue, name).start();
+      }
       accepted.run();
-      task.action = action;
-      queue.publish();
+      if (appendTrace != null) {
+        appendTrace.add();
+      }
+      return queue.add(new StreamTask(this, action, appendTrace));
     }
-    queue.wake();
-  }
-
-  private StreamTask claim() {
-    if (queue.closed()) {
-      throw new IllegalStateException("stream is closed: " + this);
-    }
-    if (worker == null) {
-      Worker newWorker = new Worker(queue, name);
-      newWorker.thread.start();
-      // Set after the start: the stream must not wait for a thread that failed to start.
-      worker = newWorker.thread;
-    }
-    StreamTask task = queue.claim();
-    task.stream = this;
-    task.traced = appendTrace;
-    if (appendTrace != null) {
-      appendTrace.add();
-    }
-    return task;
   }
 
   @Override
   public void trace(OperationTrace trace, Runnable launch) {
     TracedTasks tasks = new TracedTasks(trace);
-    synchronized (producers) {
+    synchronized (queue) {
       appendTrace = tasks;
       try {
         launch.run();
@@ -145,60 +108,47 @@ public final class ReferenceStream implements StreamDriver {
   }
 
   /**
-   * The stream's thread. No exception of a task ends it, and it allocates nothing between tasks:
-   * otherwise threads that wait for the stream could wait indefinitely. It references the stream
-   * only through pending tasks, so an unreachable stream can be collected once its work is done.
+   * The stream's thread. No exception of a task ends it: otherwise threads that wait for the stream
+   * could wait indefinitely.
    */
-  private static final class Worker implements Runnable {
-    private final TaskQueue queue;
-    private final Thread thread;
-    // Allocated before the thread starts, so that running the first task needs no memory.
-    private final IdleStrategy idleStrategy;
-    private final RankExecution[] single = new RankExecution[1];
-
-    Worker(TaskQueue queue, String name) {
-      this.queue = queue;
-      this.thread =
-          Thread.ofPlatform()
-              .daemon()
-              .inheritInheritableThreadLocals(false)
-              .name(name)
-              .unstarted(this);
-      this.idleStrategy = new IdleStrategy(thread);
+  private record Worker(TaskQueue queue, String name) implements Runnable {
+    Thread start() {
+      return Thread.ofPlatform()
+          .daemon()
+          .inheritInheritableThreadLocals(false)
+          .name(name)
+          .start(this);
     }
 
     @Override
     public void run() {
-      for (StreamTask task = queue.await(); task != null; task = queue.await()) {
-        task.stream.work(task, idleStrategy, single);
+      IdleStrategy idleStrategy = new IdleStrategy(Thread.currentThread());
+      boolean more = true;
+      while (more) {
+        more = runNext(idleStrategy);
       }
+    }
+
+    /** Runs one task; a separate method, so that no variable keeps the stream reachable. */
+    private boolean runNext(IdleStrategy idleStrategy) {
+      StreamTask task = queue.await();
+      if (task != null) {
+        task.stream().work(task, idleStrategy);
+      }
+      return task != null;
     }
   }
 
-  private void work(StreamTask task, IdleStrategy idleStrategy, RankExecution[] single) {
-    taskTrace = task.traced;
+  private void work(StreamTask task, IdleStrategy idleStrategy) {
+    taskTrace = task.traced();
     taskFailure = null;
     try {
-      if (task.action != null) {
-        task.action.run(idleStrategy);
-      } else {
-        note(
-            RankExecution.runOnly(
-                task.hostedRank,
-                task.turnNumber,
-                task.call,
-                hasMore,
-                begins,
-                idleStrategy,
-                single));
-      }
+      task.action().run(idleStrategy);
     } catch (Throwable e) {
       note(e);
     }
     endTrace();
-    task.clear();
     queue.finish();
-    signalProgress();
   }
 
   private void endTrace() {
@@ -213,23 +163,14 @@ public final class ReferenceStream implements StreamDriver {
   }
 
   /** Begins the trace of the current task, which has finished waiting for other work. */
-  public void begins() {
+  private void begins() {
     if (taskTrace != null) {
       taskTrace.begin();
     }
   }
 
-  private void signalProgress() {
-    if (queue.finished() >= wakeAt) {
-      synchronized (progress) {
-        wakeAt = Long.MAX_VALUE;
-        progress.notifyAll();
-      }
-    }
-  }
-
   /** Records a failure of the current task; does nothing for null. */
-  public void note(Throwable failed) {
+  private void note(Throwable failed) {
     if (failed != null) {
       taskFailure = failed;
       if (failure == null) {
@@ -269,28 +210,10 @@ public final class ReferenceStream implements StreamDriver {
     return Contract.get().copyOf(first, Contract.get().details(first));
   }
 
-  /** Waits until the finished count reaches a target; returns whether it has. */
-  private boolean awaitFinished(long target, Deadline deadline) throws InterruptedException {
-    if (queue.finished() >= target) {
-      return true;
-    }
-    // An Error may have prevented the appending thread from waking the worker.
-    queue.wake();
-    synchronized (progress) {
-      while (queue.finished() < target && !deadline.passed()) {
-        wakeAt = Math.min(wakeAt, target);
-        // The worker may have reached the target before it could see wakeAt.
-        if (queue.finished() < target) {
-          progress.wait(deadline.remainingMillis());
-        }
-      }
-    }
-    return queue.finished() >= target;
-  }
-
-  /** Like {@code awaitFinished}, but defers interrupts. */
-  private boolean awaitUninterrupted(long target, Deadline deadline) {
-    return Interrupts.getUninterruptibly(() -> awaitFinished(target, deadline));
+  /** Waits without being interrupted; returns the number of tasks that have not finished. */
+  private long awaitUninterrupted(long target, Duration timeout) {
+    Deadline deadline = Deadline.after(timeout);
+    return Interrupts.getUninterruptibly(() -> queue.awaitFinished(target, deadline));
   }
 
   @Override
@@ -298,33 +221,31 @@ public final class ReferenceStream implements StreamDriver {
     if (Thread.currentThread() == worker) {
       throw new IllegalStateException("the thread of " + this + " cannot wait for itself");
     }
-    long target = queue.enqueued();
-    boolean finished;
+    long unfinished;
     try {
-      finished = awaitFinished(target, Deadline.after(timeout));
+      unfinished = queue.awaitFinished(queue.enqueued(), Deadline.after(timeout));
     } catch (InterruptedException e) {
       throw Interrupts.cancelled("synchronize");
     }
     NcclException failed;
-    synchronized (progress) {
+    synchronized (queue) {
       failed = copyOf(failure);
       failure = null;
     }
     if (failed != null) {
       throw failed;
     }
-    if (!finished) {
-      throw context.timedOut(
-          "synchronize", timeout, target - queue.finished() + " pending on " + this);
+    if (unfinished > 0) {
+      throw context.timedOut("synchronize", timeout, unfinished + " pending on " + this);
     }
     context.throwFailure("synchronize");
   }
 
   @Override
   public void drain(Duration timeout) {
-    long target = queue.enqueued();
-    if (!awaitUninterrupted(target, Deadline.after(timeout))) {
-      throw context.timedOut("close", timeout, target - queue.finished() + " pending on " + this);
+    long unfinished = awaitUninterrupted(queue.enqueued(), timeout);
+    if (unfinished > 0) {
+      throw context.timedOut("close", timeout, unfinished + " pending on " + this);
     }
   }
 
@@ -341,20 +262,15 @@ public final class ReferenceStream implements StreamDriver {
 
   @Override
   public boolean idle() {
-    return queue.finished() == queue.enqueued();
+    return queue.idle();
   }
 
   @Override
   public CompletionStage<Void> completion() {
     CompletableFuture<Void> future = new CompletableFuture<>();
     EventRecord record = new EventRecord();
-    long target;
-    synchronized (producers) {
-      append(idleStrategy -> record.reach(failure));
-      target = queue.enqueued();
-    }
-    // Not completed by the worker: dependent actions may wait for this stream. Started here, since
-    // the worker may lack memory for a thread.
+    long target = append(idleStrategy -> record.reach(failure));
+    // Not completed by the worker: dependent actions may wait for this stream.
     Thread.ofVirtual().name("nccl4j-completion").start(() -> complete(future, target, record));
     return future.minimalCompletionStage();
   }
@@ -363,7 +279,7 @@ public final class ReferenceStream implements StreamDriver {
     try {
       record.await();
       // The worker is about to finish the task that has reached the record.
-      awaitUninterrupted(target, Deadline.after(DEFAULT_TIMEOUT));
+      awaitUninterrupted(target, DEFAULT_TIMEOUT);
       NcclException failed = copyOf(record.failure());
       if (failed != null) {
         throw failed;
@@ -378,11 +294,8 @@ public final class ReferenceStream implements StreamDriver {
 
   @Override
   public void record(EventDriver event) {
-    EventRecord record;
-    synchronized (producers) {
-      record = ((ReferenceEvent) event).newRecord();
-      append(idleStrategy -> record.reach(failure));
-    }
+    EventRecord record = new EventRecord();
+    append(() -> ((ReferenceEvent) event).setRecord(record), idleStrategy -> record.reach(failure));
   }
 
   /** Appends a record that belongs to no event. */
@@ -412,8 +325,8 @@ public final class ReferenceStream implements StreamDriver {
   @Override
   public void upload(MemorySegment source, BufferMemory target) {
     MemorySegment memory = target.pointer();
-    synchronized (producers) {
-      if (queue.finished() == queue.enqueued()) {
+    synchronized (queue) {
+      if (queue.idle()) {
         memory.copyFrom(source);
         return;
       }
@@ -457,9 +370,7 @@ public final class ReferenceStream implements StreamDriver {
 
   @Override
   public void release() {
-    synchronized (producers) {
-      queue.close();
-    }
+    queue.close();
     Thread thread = worker;
     if (thread == null || thread == Thread.currentThread()) {
       return;

@@ -1,140 +1,79 @@
 package io.nccl4j.internal.reference.stream;
 
-import io.nccl4j.internal.reference.reduce.MappedViews;
-import java.util.concurrent.locks.LockSupport;
+import io.nccl4j.internal.util.Deadline;
+import java.util.ArrayDeque;
 
 /**
- * The task queue of one stream, with reused entries. Producers are serialized by a lock of the
- * owner; one consumer takes tasks and finishes them in order.
- *
- * <p>The consumer references the stream only through pending tasks, so a stream that becomes
+ * The task queue of one stream. Any thread appends tasks; one consumer runs and finishes them in
+ * order. The consumer references the stream only through pending tasks, so a stream that becomes
  * unreachable without being closed can be garbage collected once its work is done.
  *
- * <p>Invariant: {@code finished <= enqueued}; the tasks between them are pending, and the entry of
- * each stays the same object when the queue grows.
+ * <p>A thread that holds the monitor of a queue keeps other threads from appending.
  */
 final class TaskQueue {
-  private static final int FIRST_CAPACITY = 64;
-  private static final long YIELDING_NANOS = 50_000;
+  private final ArrayDeque<StreamTask> pending = new ArrayDeque<>();
+  private long finished;
+  // The least number of finished tasks that a thread waits for.
+  private long wakeAt = Long.MAX_VALUE;
+  private boolean closed;
 
-  /** How long an idle consumer keeps its views of the memory that it has worked on. */
-  private static final long VIEW_RETENTION_NANOS = 1_000_000_000;
-
-  private volatile StreamTask[] entries = new StreamTask[FIRST_CAPACITY];
-  private volatile long enqueued;
-  private volatile long finished;
-  private volatile boolean closed;
-  // The consumer while it is parked, or null.
-  private volatile Thread sleeper;
-
-  /** Producer: returns the entry that {@link #publish} will append. */
-  StreamTask claim() {
-    if (enqueued - finished == entries.length) {
-      grow();
-    }
-    int index = (int) enqueued & (entries.length - 1);
-    if (entries[index] == null) {
-      entries[index] = new StreamTask();
-    }
-    return entries[index];
-  }
-
-  private void grow() {
-    StreamTask[] old = entries;
-    StreamTask[] larger = new StreamTask[2 * old.length];
-    for (long position = finished; position < enqueued; position++) {
-      larger[(int) position & (larger.length - 1)] = old[(int) position & (old.length - 1)];
-    }
-    entries = larger;
-  }
-
-  @SuppressWarnings("NonAtomicVolatileUpdate") // Producers hold the owner's lock.
-  void publish() {
-    enqueued++;
-  }
-
-  /** Producer: wakes the consumer, after {@link #publish}. */
-  void wake() {
-    Thread consumer = sleeper;
-    if (consumer != null) {
-      LockSupport.unpark(consumer);
-    }
+  /** Appends a task; returns the number of tasks that were appended until now. */
+  synchronized long add(StreamTask task) {
+    pending.add(task);
+    notifyAll();
+    return enqueued();
   }
 
   /** Closes the queue to new tasks; the consumer ends after the pending ones. */
-  void close() {
+  synchronized void close() {
     closed = true;
-    wake();
+    notifyAll();
   }
 
-  boolean closed() {
+  synchronized boolean closed() {
     return closed;
   }
 
   /** Consumer: waits for a task and returns it, or null if the queue is closed and empty. */
-  StreamTask await() {
-    long idleSince = 0;
-    StreamTask task = first();
-    while (task == null && !closed) {
-      long now = System.nanoTime();
-      idleSince = idleSince == 0 ? now : idleSince;
-      if (now - idleSince < YIELDING_NANOS) {
-        yieldThread();
-      } else {
-        sleep(now - idleSince);
-      }
-      task = first();
-    }
-    // A task that was published before the queue was closed may not have been visible above.
-    return task == null ? first() : task;
-  }
-
-  /** Sleeps until there may be work; after a while, drops the views of memory. */
-  private void sleep(long idleNanos) {
-    sleeper = Thread.currentThread();
-    if (first() == null && !closed) {
-      if (idleNanos < VIEW_RETENTION_NANOS) {
-        LockSupport.parkNanos(this, VIEW_RETENTION_NANOS);
-      } else {
-        MappedViews.forgetOfThread();
-        LockSupport.park(this);
+  synchronized StreamTask await() {
+    while (pending.isEmpty() && !closed) {
+      try {
+        wait();
+      } catch (InterruptedException e) {
+        // No code interrupts a stream's thread on purpose.
       }
     }
-    sleeper = null;
-    Thread.interrupted();
-  }
-
-  @SuppressWarnings("ThreadPriorityCheck") // Yields to threads that may have work for this one.
-  private static void yieldThread() {
-    Thread.yield();
-  }
-
-  /** Consumer: returns the first pending task, or null. */
-  StreamTask first() {
-    long position = finished;
-    if (position == enqueued) {
-      return null;
-    }
-    StreamTask[] current = entries;
-    return current[(int) position & (current.length - 1)];
-  }
-
-  /** Consumer: returns whether there are pending tasks after the first one. */
-  boolean hasMore() {
-    return enqueued - finished > 1;
+    return pending.peek();
   }
 
   /** Consumer: finishes the first pending task. */
-  @SuppressWarnings("NonAtomicVolatileUpdate") // There is one consumer.
-  void finish() {
+  synchronized void finish() {
+    pending.remove();
     finished++;
+    if (finished >= wakeAt) {
+      wakeAt = Long.MAX_VALUE;
+      notifyAll();
+    }
   }
 
-  long enqueued() {
-    return enqueued;
+  synchronized long enqueued() {
+    return finished + pending.size();
   }
 
-  long finished() {
-    return finished;
+  synchronized boolean idle() {
+    return pending.isEmpty();
+  }
+
+  /**
+   * Waits until a number of tasks have finished; returns how many of them have not.
+   *
+   * @throws InterruptedException if the thread was interrupted
+   */
+  synchronized long awaitFinished(long target, Deadline deadline) throws InterruptedException {
+    while (finished < target && !deadline.passed()) {
+      wakeAt = Math.min(wakeAt, target);
+      wait(deadline.remainingMillis());
+    }
+    return Math.max(0, target - finished);
   }
 }

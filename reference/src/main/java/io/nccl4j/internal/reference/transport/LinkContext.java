@@ -10,9 +10,6 @@ public interface LinkContext {
   /** Returns the number of ranks. */
   int size();
 
-  /** Returns the number of processes that host ranks. */
-  int processes();
-
   /** Returns the maximum size of a slice in bytes. */
   int sliceBytes();
 
@@ -21,9 +18,6 @@ public interface LinkContext {
 
   /** Returns whether a rank is in another process with which this one may share memory. */
   boolean sharesMemoryWith(int rank);
-
-  /** Returns whether all ranks may share memory. */
-  boolean allShareMemory();
 
   Presence presence(int rank);
 
@@ -58,10 +52,4 @@ public interface LinkContext {
 
   /** Logs a warning without waiting for the logger, which other communicators may need. */
   void warn(String text);
-
-  /** Announces the sync object of all ranks to the other processes. */
-  void announceSync(Path path);
-
-  /** Reports to the other processes that this one cannot create or open the sync object. */
-  void refuseSync(String why);
 }

@@ -1,6 +1,6 @@
 package io.nccl4j.internal.reference.transport;
 
-/** Thrown if a rank of another process has written invalid values to shared memory. */
+/** Thrown if a rank of another process has sent invalid data over a link. */
 public final class ProtocolViolationException extends RuntimeException {
   private static final long serialVersionUID = 1;
 

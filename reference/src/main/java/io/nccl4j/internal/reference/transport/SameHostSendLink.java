@@ -26,11 +26,6 @@ public final class SameHostSendLink implements SendLink {
   }
 
   @Override
-  public int slots() {
-    return SharedMemoryTransport.SLOTS;
-  }
-
-  @Override
   public boolean hasRoom() {
     if (link == null) {
       link = choice.get();

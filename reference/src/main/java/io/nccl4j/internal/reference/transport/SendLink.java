@@ -7,9 +7,6 @@ import java.lang.foreign.MemorySegment;
  * slots. No method blocks; an end is used by one thread at a time.
  */
 public interface SendLink {
-  /** Returns the number of slots. */
-  int slots();
-
   /** Returns whether a slot is free, so that {@link #send} may be called. */
   boolean hasRoom();
 
@@ -17,17 +14,13 @@ public interface SendLink {
   long sent();
 
   /**
-   * Returns the link's own memory, or null if it has none. While a slot is free, the next slice may
-   * be written to this memory and sent without another copy.
+   * Returns the link's own memory. While a slot is free, the next slice may be written to this
+   * memory and sent without another copy.
    */
-  default MemorySegment claim() {
-    return null;
-  }
+  MemorySegment claim();
 
   /** Returns the offset of the next slice in {@link #claim}, in bytes. */
-  default long claimed() {
-    return 0;
-  }
+  long claimed();
 
   /**
    * Sends a slice. The memory must not change until the receiver has released the slice or {@link

@@ -151,11 +151,6 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
   }
 
   @Override
-  public int slots() {
-    return slots;
-  }
-
-  @Override
   public long sent() {
     return sent;
   }

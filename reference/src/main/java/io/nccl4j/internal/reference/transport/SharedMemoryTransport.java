@@ -13,9 +13,8 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * The memory that a communicator shares with other processes of this host: links, and the sync
- * object if all ranks are on one host. Each is allocated when it is first used, and released when
- * the communicator ends.
+ * The links of a communicator through memory that it shares with other processes of this host. Each
+ * is allocated when it is first used, and released when the communicator ends.
  *
  * <p>One process creates a file and announces its path to the other over their control connection;
  * the event loop of the other maps the file immediately and unlinks it, or refuses the memory if it
@@ -35,9 +34,6 @@ public final class SharedMemoryTransport {
   private final Map<LinkKey, SharedMemoryLink> created = new LinkedHashMap<>();
   private final Map<LinkKey, String> refused = new HashMap<>();
   private Arena arena;
-  private SharedMemorySync sync;
-  private volatile boolean syncComplete;
-  private volatile boolean syncRefused;
   private boolean lost;
   private boolean ended;
 
@@ -146,74 +142,6 @@ public final class SharedMemoryTransport {
     throw new ProtocolException("it announced an invalid shared-memory file: " + path);
   }
 
-  /** Returns the sync object of all ranks; null until all processes have opened it. */
-  public SharedMemorySync sync() {
-    if (!syncComplete) {
-      awaitSync();
-    }
-    return syncComplete ? sync : null;
-  }
-
-  private synchronized void awaitSync() {
-    boolean here = context.hosts(0);
-    if (sync == null && !ended && !syncRefused && here) {
-      createSync();
-    }
-    if (sync != null && sync.complete(context.processes())) {
-      syncComplete = true;
-      if (here) {
-        sync.discard();
-      }
-    }
-  }
-
-  private void createSync() {
-    try {
-      sync = SharedMemorySync.create(context.size(), context.processes(), arena());
-      context.announceSync(sync.path());
-    } catch (NcclSystemException e) {
-      refuseSync();
-      context.refuseSync(e.text());
-    }
-  }
-
-  /** Returns whether a process cannot use the sync object; then no rank uses it. */
-  public boolean syncRefused() {
-    return syncRefused;
-  }
-
-  /** Makes small all-reduces of this process use links, since a process refuses the sync object. */
-  public synchronized void refuseSync() {
-    syncRefused = true;
-    if (sync != null && context.hosts(0)) {
-      sync.discard();
-    }
-  }
-
-  /**
-   * Event loop: opens the sync object that the process of rank 0 has created, unless the
-   * communicator has ended here meanwhile.
-   *
-   * @throws ProtocolException if the file is not a sync object, or none is expected
-   */
-  public synchronized void receiveSync(String path) throws ProtocolException {
-    // After a refusal the file may be gone.
-    if (ended || syncRefused) {
-      return;
-    }
-    if (!context.allShareMemory() || sync != null) {
-      throw new ProtocolException("it announced a sync object that is not expected");
-    }
-    try {
-      sync = SharedMemorySync.open(file(path), context.size(), context.processes(), 0, arena());
-    } catch (ProtocolViolationException e) {
-      throw new ProtocolException(e.what());
-    } catch (NcclSystemException e) {
-      refuseSync();
-      context.refuseSync(e.text());
-    }
-  }
-
   @SuppressWarnings("MustBeClosedChecker") // Closed with the last rank.
   private synchronized Arena arena() {
     if (ended) {
@@ -251,9 +179,6 @@ public final class SharedMemoryTransport {
     }
     ended = true;
     created.values().forEach(SharedMemoryLink::discard);
-    if (sync != null && context.hosts(0)) {
-      sync.discard();
-    }
     if (arena != null) {
       arena.close();
     }

@@ -42,19 +42,11 @@ public final class TcpFailure {
       return false;
     }
     if (System.nanoTime() - since > GRACE_NANOS) {
-      throw fail("the connection to " + context.describe(peer) + " broke: " + reason);
+      String text = "the connection to " + context.describe(peer) + " broke: " + reason;
+      context.fail(peer, text);
+      throw new LinkException(text);
     }
     return true;
-  }
-
-  /** Fails all ranks because the peer has violated the protocol; returns the exception to throw. */
-  LinkException protocolViolation(String what) {
-    return fail(context.describe(peer) + " violated the protocol: " + what);
-  }
-
-  private LinkException fail(String text) {
-    context.fail(peer, text);
-    return new LinkException(text);
   }
 
   public static void close(SocketChannel channel) {

@@ -128,7 +128,7 @@ public final class TcpReceiveLink implements ReceiveLink {
     }
     String error = TcpFrame.check(arrived, begin, received, maxBytes);
     if (error != null) {
-      throw failure.protocolViolation(error);
+      throw new ProtocolViolationException(key.from(), error);
     }
     available = end - begin >= TcpFrame.size(TcpFrame.bytes(arrived, begin));
     return available;

@@ -9,8 +9,8 @@ import java.nio.channels.SocketChannel;
 
 /**
  * The sending end of a TCP link to another process. Each link has its own connection, which is
- * opened for the first slice and begins with a handshake. A slice is copied behind its header into
- * the link's memory; bytes that the socket does not accept are written by later calls.
+ * opened for the first slice and begins with a handshake. A slice is behind its header in the
+ * link's memory; bytes that the socket does not accept are written by later calls.
  *
  * <p>No method blocks. Only the sender's thread uses this object, except for {@link #close} and
  * {@link #sent}.
@@ -51,11 +51,6 @@ public final class TcpSendLink implements SendLink {
   }
 
   @Override
-  public int slots() {
-    return SLOTS;
-  }
-
-  @Override
   public long sent() {
     return sent;
   }
@@ -76,11 +71,23 @@ public final class TcpSendLink implements SendLink {
   }
 
   @Override
+  public MemorySegment claim() {
+    return memory;
+  }
+
+  @Override
+  public long claimed() {
+    return (long) end + TcpFrame.HEADER_BYTES;
+  }
+
+  @Override
   @SuppressWarnings("NonAtomicVolatileUpdate") // Only the sender writes it.
   public void send(MemorySegment slice, long offset, long size, long signature) {
     int bytes = (int) size;
     TcpFrame.write(waiting, end, bytes, sent, signature);
-    MemorySegment.copy(slice, offset, memory, end + TcpFrame.HEADER_BYTES, size);
+    if (slice != memory) {
+      MemorySegment.copy(slice, offset, memory, claimed(), size);
+    }
     end += TcpFrame.size(bytes);
     sent = sent + 1;
     flush();

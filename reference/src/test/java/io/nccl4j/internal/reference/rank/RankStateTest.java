@@ -23,9 +23,8 @@ class RankStateTest {
   private static void enter(RankState state, int count) {
     BufferMemory memory =
         new BufferMemory(MemorySegment.ofArray(new int[count]), DataType.INT32, count);
-    Call call = new Call();
-    call.set(Operation.ALL_REDUCE, memory, memory, count, ReductionOp.standard(0), -1);
-    state.enter(call, true);
+    state.enter(
+        Call.of(Operation.ALL_REDUCE, memory, memory, count, ReductionOp.standard(0), -1), true);
   }
 
   private static RankState entered(int rank, int count) {
