@@ -6,10 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Buffer;
-import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
-import io.nccl4j.Group;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -31,37 +29,6 @@ class ReferenceStreamTest {
   private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
 
   @Test
-  void fullQueueGrowsAndKeepsTheOrder() {
-    int operations = 1000;
-    CountDownLatch enqueued = new CountDownLatch(1);
-    Ranks.run(
-        2,
-        OPTIONS,
-        LATE,
-        (comm, stream) -> {
-          if (comm.rank() == 1) {
-            enqueued.await();
-          }
-          Buffer data = comm.newBuffer(DataType.INT32, operations);
-          data.fill((byte) 0, stream);
-          data.slice(0, 1).copyFromAsync(one(comm, stream), stream);
-          for (int i = 1; i < operations; i++) {
-            comm.allReduce(data.slice(i - 1, 1), data.slice(i, 1), ReduceOp.MAX, stream);
-          }
-          enqueued.countDown();
-          stream.synchronize();
-          assertEquals(1, DataType.INT32.getLong(data.segment(), operations - 1));
-        });
-  }
-
-  private static Buffer one(Communicator comm, Stream stream) {
-    Buffer one = comm.newBuffer(DataType.INT32, 1);
-    DataType.INT32.setLong(one.segment(), 0, 1);
-    stream.synchronize();
-    return one;
-  }
-
-  @Test
   void oneCommunicatorOnTwoStreamsKeepsTheOrderOfCalls() {
     Ranks.run(
         3,
@@ -77,29 +44,6 @@ class ReferenceStreamTest {
             stream.synchronize();
             other.synchronize();
             assertEquals((long) Math.pow(3, 10), DataType.INT32.getLong(data.segment(), 0));
-          }
-        });
-  }
-
-  @Test
-  void groupMayUseSeveralStreamsOfOneCommunicator() {
-    Ranks.run(
-        2,
-        OPTIONS,
-        LATE,
-        (comm, stream) -> {
-          try (Stream other = comm.newStream()) {
-            Buffer data = comm.newBuffer(DataType.INT32, 2);
-            DataType.INT32.setLong(data.segment(), 0, 10 + comm.rank());
-            int peer = 1 - comm.rank();
-            Group.run(
-                () -> {
-                  comm.recv(data.slice(1, 1), peer, other);
-                  comm.send(data.slice(0, 1), peer, stream);
-                });
-            stream.synchronize();
-            assertEquals(10 + peer, DataType.INT32.getLong(data.segment(), 1));
-            other.synchronize();
           }
         });
   }
