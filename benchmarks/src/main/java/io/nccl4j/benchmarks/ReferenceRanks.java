@@ -36,9 +36,7 @@ public final class ReferenceRanks {
       List.of(
           new Sizing(1 << 10, 0, 1, 200),
           new Sizing(64 << 10, 0, 1, 50),
-          new Sizing(1 << 20, 0, 1, 5),
-          // Above 4 MiB other loops run.
-          new Sizing(8 << 20, 0, 1, 1));
+          new Sizing(1 << 20, 0, 1, 5));
   private static final int PERIOD = 1021;
   private static final double SECOND = 1e9;
   private static final ThreadMXBean THREADS =
