@@ -64,15 +64,6 @@ class ArchitectureTest {
   }
 
   @Test
-  void rendezvousProtocolsAreIndependent() {
-    for (String protocol : List.of("tcp", "file", "torch")) {
-      String own = "io.nccl4j.internal.rendezvous." + protocol;
-      onlyDepends(own, CONTRACT, "io.nccl4j.internal.rendezvous", own, AUTH);
-    }
-    onlyDepends("io.nccl4j.internal.rendezvous", CONTRACT, "io.nccl4j.internal.rendezvous", AUTH);
-  }
-
-  @Test
   void authDependsOnUtilOnly() {
     onlyDepends(AUTH, AUTH);
   }

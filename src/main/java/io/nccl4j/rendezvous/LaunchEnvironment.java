@@ -39,7 +39,7 @@ import org.jspecify.annotations.NullMarked;
  *   <li>for a single rank, none;
  *   <li>under torchrun, where its agent owns {@code MASTER_PORT} ({@code
  *       TORCHELASTIC_USE_AGENT_STORE}, set except with some backends of torchrun's own rendezvous),
- *       the agent's store at {@code MASTER_ADDR}: see {@link TorchStoreRendezvous};
+ *       the agent's store at {@code MASTER_ADDR}: see {@link Rendezvous#torchStore};
  *   <li>rank 0, at {@code MASTER_ADDR} and {@code MASTER_PORT};
  *   <li>under Open MPI, MPICH, PMIx or Slurm on one host, files in a private directory of this
  *       user, under the temporary directory;

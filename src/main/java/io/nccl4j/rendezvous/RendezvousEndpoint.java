@@ -1,6 +1,7 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.PortRange;
 import java.net.URI;
 import java.net.URISyntaxException;
 import java.nio.file.Path;
@@ -27,7 +28,7 @@ sealed interface RendezvousEndpoint {
   record Alone() implements RendezvousEndpoint {
     @Override
     public Rendezvous open(RankInfo rankInfo) {
-      return InProcessRendezvous.of(1, rankInfo.timeout()).getFirst();
+      return RankRendezvous.alone(rankInfo);
     }
 
     @Override
@@ -40,7 +41,7 @@ sealed interface RendezvousEndpoint {
   record Directory(Path path) implements RendezvousEndpoint {
     @Override
     public Rendezvous open(RankInfo rankInfo) {
-      return FileRendezvous.in(path, rankInfo);
+      return Rendezvous.files(path, rankInfo);
     }
 
     @Override
@@ -53,7 +54,7 @@ sealed interface RendezvousEndpoint {
   record OneHost(Path temporary) implements RendezvousEndpoint {
     @Override
     public Rendezvous open(RankInfo rankInfo) {
-      return FileRendezvous.in(PrivateDirectory.under(temporary), rankInfo);
+      return Rendezvous.files(PrivateDirectory.under(temporary), rankInfo);
     }
 
     @Override
@@ -68,9 +69,9 @@ sealed interface RendezvousEndpoint {
     public Rendezvous open(RankInfo rankInfo) {
       Optional<Secret> secret = Secret.from(variables.environment());
       if (secret.isPresent()) {
-        return TcpRendezvous.at(host, port, secret.get(), rankInfo);
+        return Rendezvous.tcp(host, port, secret.get(), rankInfo);
       }
-      if (!TcpRendezvous.isLoopback(host)) {
+      if (!RankRendezvous.isLoopback(host)) {
         throw new IllegalArgumentException(
             "neither "
                 + Secret.FILE_VARIABLE
@@ -83,7 +84,7 @@ sealed interface RendezvousEndpoint {
                 + " is on a network and needs a secret. Give all ranks the same random text in a"
                 + " file, such as the output of 'openssl rand -hex 32'");
       }
-      return TcpRendezvous.onLoopback(port, rankInfo);
+      return Rendezvous.loopback(port, rankInfo);
     }
 
     @Override
@@ -98,7 +99,7 @@ sealed interface RendezvousEndpoint {
     @Override
     public Rendezvous open(RankInfo rankInfo) {
       Optional<Secret> secret = Secret.from(variables.environment());
-      return TorchStoreRendezvous.at(host, port, secret, rankInfo);
+      return Rendezvous.torchStore(host, port, secret, rankInfo);
     }
 
     @Override
@@ -123,6 +124,9 @@ sealed interface RendezvousEndpoint {
   /** Returns the endpoint set in {@link #VARIABLE}, else the one that the launcher implies. */
   static RendezvousEndpoint of(
       ProcessRank processRank, String jobId, LaunchVariables variables, Path temporary) {
+    // Read here, so that a bad value is refused under every launcher.
+    Optional<PortRange> ports =
+        variables.text(PortRange.VARIABLE).flatMap(text -> PortRange.of(PortRange.VARIABLE, text));
     if (variables.has(VARIABLE)) {
       return parse(variables.text(VARIABLE).orElse(""), variables);
     }
@@ -134,7 +138,9 @@ sealed interface RendezvousEndpoint {
       return master.get();
     }
     boolean separatedByJobId = processRank.onOneHost() && !jobId.isEmpty();
-    return separatedByJobId ? new OneHost(temporary) : acrossHosts(processRank, jobId, variables);
+    return separatedByJobId
+        ? new OneHost(temporary)
+        : acrossHosts(processRank, jobId, variables, ports);
   }
 
   private static Optional<RendezvousEndpoint> master(
@@ -165,11 +171,11 @@ sealed interface RendezvousEndpoint {
   }
 
   private static RendezvousEndpoint acrossHosts(
-      ProcessRank processRank, String jobId, LaunchVariables variables) {
+      ProcessRank processRank, String jobId, LaunchVariables variables, Optional<PortRange> ports) {
     if (processRank.launcher() == Launcher.SLURM && !jobId.isEmpty()) {
       Optional<String> first = Slurm.firstNode(variables);
       if (first.isPresent()) {
-        return new Port(first.get(), Slurm.port(jobId), variables);
+        return new Port(first.get(), Slurm.port(jobId, ports), variables);
       }
     }
     return new Unknown(

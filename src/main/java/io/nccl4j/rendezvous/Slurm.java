@@ -2,6 +2,7 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.Loggers;
+import io.nccl4j.internal.util.PortRange;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
@@ -164,8 +165,10 @@ final class Slurm {
     return name.toString();
   }
 
-  /** Returns a port for a step, below the range of ephemeral ports. */
-  static int port(String jobId) {
-    return FIRST_PORT + (int) Math.floorMod(Token.ofText(jobId).low(), (long) PORTS);
+  /** Returns a port for a step, of the given range, else below the range of ephemeral ports. */
+  static int port(String jobId, Optional<PortRange> ports) {
+    int first = ports.map(PortRange::first).orElse(FIRST_PORT);
+    int count = ports.map(PortRange::size).orElse(PORTS);
+    return first + (int) Math.floorMod(Token.ofText(jobId).low(), (long) count);
   }
 }

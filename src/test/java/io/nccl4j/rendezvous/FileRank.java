@@ -11,7 +11,7 @@ final class FileRank {
     RankInfo rankInfo =
         RankInfo.of(Integer.parseInt(arguments[1]), Integer.parseInt(arguments[2]))
             .withTimeout(Duration.ofMillis(Long.parseLong(arguments[3])));
-    try (Rendezvous rendezvous = FileRendezvous.in(Path.of(arguments[0]), rankInfo)) {
+    try (Rendezvous rendezvous = Rendezvous.files(Path.of(arguments[0]), rankInfo)) {
       System.out.println(rendezvous.exchange(RankThreads::newId).toHex());
     }
   }

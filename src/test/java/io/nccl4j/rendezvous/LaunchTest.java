@@ -2,13 +2,13 @@ package io.nccl4j.rendezvous;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.params.provider.Arguments.arguments;
 
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.LogLines;
+import io.nccl4j.internal.util.PortRange;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -228,6 +228,10 @@ class LaunchTest {
           RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://h:1/x | NCCL4J_RENDEZVOUS is 'tcp://h:1/x'; it must be
           RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://h:99999 | NCCL4J_RENDEZVOUS has the port 99999; it must be from 1 to 65535
           RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS= | NCCL4J_RENDEZVOUS is ''; it must be
+          RANK=0 WORLD_SIZE=2 NCCL4J_PORTS=29600-29500 | NCCL4J_PORTS is '29600-29500'; it must be FIRST-LAST, such as 29500-29600, with ports from 1 to 65535
+          RANK=0 WORLD_SIZE=2 NCCL4J_PORTS=0-10 | NCCL4J_PORTS is '0-10'; it must be
+          RANK=0 WORLD_SIZE=2 NCCL4J_PORTS=1-65536 | NCCL4J_PORTS is '1-65536'; it must be
+          NCCL4J_PORTS=some | NCCL4J_PORTS is 'some'; it must be
           """)
   void invalidVariablesAreNamedWithTheirValues(String variables, String message) {
     IllegalArgumentException thrown =
@@ -298,7 +302,12 @@ class LaunchTest {
             SLURM_STEP
                 + "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_NODES=2"
                 + " SLURM_STEP_NODELIST=gpu[07-09,12],login1",
-            "rank 0 at gpu07:" + Slurm.port("slurm 77.0")));
+            "rank 0 at gpu07:" + Slurm.port("slurm 77.0", Optional.empty())),
+        arguments(
+            SLURM_STEP
+                + "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=a,b"
+                + " NCCL4J_PORTS=29500",
+            "rank 0 at a:29500"));
   }
 
   @ParameterizedTest
@@ -478,8 +487,17 @@ class LaunchTest {
   @Test
   void stepPortsAreBelowTheEphemeralRange() {
     for (int job = 0; job < 1000; job++) {
-      int port = Slurm.port("slurm " + job + ".0");
+      int port = Slurm.port("slurm " + job + ".0", Optional.empty());
       assertTrue(port >= 16384 && port < 32768, () -> "port " + port);
+    }
+  }
+
+  @Test
+  void stepPortsAreInTheRangeOfPorts() {
+    Optional<PortRange> ports = PortRange.of("NCCL4J_PORTS", "29500-29509");
+    for (int job = 0; job < 1000; job++) {
+      int port = Slurm.port("slurm " + job + ".0", ports);
+      assertTrue(port >= 29500 && port < 29510, () -> "port " + port);
     }
   }
 
@@ -504,8 +522,8 @@ class LaunchTest {
                 "RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500"
                     + " NCCL4J_SECRET=0123456789abcdef")
             .rendezvous(TIMEOUT)) {
-      assertInstanceOf(TcpRendezvous.class, rendezvous);
-      assertEquals("n1", ((TcpRendezvous) rendezvous).host());
+      assertEquals(
+          "Rendezvous[rank 1 of 2 at the store of rank 0 at n1:29500]", rendezvous.toString());
     }
   }
 
@@ -513,7 +531,9 @@ class LaunchTest {
   void loopbackNeedsNoSecret() {
     try (Rendezvous rendezvous =
         launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500").rendezvous(TIMEOUT)) {
-      assertEquals("127.0.0.1", ((TcpRendezvous) rendezvous).host());
+      assertEquals(
+          "Rendezvous[rank 1 of 2 at the store of rank 0 at 127.0.0.1:29500]",
+          rendezvous.toString());
     }
   }
 

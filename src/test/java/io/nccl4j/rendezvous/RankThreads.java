@@ -4,8 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.UniqueId;
-import io.nccl4j.internal.rendezvous.RankBackend;
-import java.time.Duration;
+import io.nccl4j.internal.rendezvous.StoreExchange;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -45,12 +44,11 @@ final class RankThreads {
     return Thread.ofPlatform().daemon().start(task);
   }
 
-  /** Waits until a thread is inside an exchange of this type of rendezvous. */
-  static void awaitExchange(Thread thread, Class<? extends Rendezvous> type)
-      throws InterruptedException {
+  /** Waits until a thread is inside an exchange. */
+  static void awaitExchange(Thread thread) throws InterruptedException {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
     while (Arrays.stream(thread.getStackTrace())
-        .noneMatch(frame -> frame.getClassName().equals(type.getName()))) {
+        .noneMatch(frame -> frame.getClassName().equals(StoreExchange.class.getName()))) {
       assertTrue(System.nanoTime() < end, "the exchange did not begin");
       Thread.sleep(1);
     }
@@ -71,37 +69,6 @@ final class RankThreads {
       }
       return type.cast(e.getCause());
     }
-  }
-
-  /**
-   * Runs an exchange of ranks with different backends, and checks that each fails at once. The rank
-   * with another backend begins last, since rank 0 waits for late ranks for a short time only.
-   */
-  static void assertBackendMismatch(
-      String expected, List<RankBackend> backends, IntFunction<AbstractRendezvous> factory)
-      throws Exception {
-    List<AbstractRendezvous> rendezvous = new ArrayList<>();
-    List<FutureTask<UniqueId>> ranks = new ArrayList<>();
-    for (int rank = 0; rank < backends.size(); rank++) {
-      AbstractRendezvous own = factory.apply(rank);
-      RankBackend backend = backends.get(rank);
-      rendezvous.add(own);
-      ranks.add(new FutureTask<>(() -> own.exchange(RankThreads::newId, backend)));
-    }
-    int other = RankBackend.mismatch(backends.toArray(RankBackend[]::new)).orElseThrow().rank();
-    for (int rank = 0; rank < backends.size(); rank++) {
-      if (rank != other) {
-        awaitExchange(startThread(ranks.get(rank)), rendezvous.get(rank).getClass());
-      }
-    }
-    long start = System.nanoTime();
-    startThread(ranks.get(other));
-    for (FutureTask<UniqueId> rank : ranks) {
-      RendezvousException thrown = failure(RendezvousException.class, rank);
-      assertTrue(thrown.getMessage().contains(expected), thrown.getMessage());
-    }
-    Duration took = Duration.ofNanos(System.nanoTime() - start);
-    assertTrue(took.compareTo(Duration.ofSeconds(20)) < 0, () -> "only after " + took);
   }
 
   /** Runs rounds of exchanges on all ranks, and checks that all receive the created ids. */

@@ -23,9 +23,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
  */
 final class StoreStandIn implements AutoCloseable {
   static final int CHECK = 5;
-  static final int WAIT = 6;
   static final int GET = 3;
-  static final int DELETE_KEY = 8;
   static final int PING = 13;
 
   private final ServerSocket listener;
@@ -91,23 +89,18 @@ final class StoreStandIn implements AutoCloseable {
       }
     } catch (EOFException | SocketException e) {
       // The client has disconnected, or the store is closed.
-    } catch (IOException | InterruptedException e) {
+    } catch (IOException e) {
       throw new IllegalStateException(e);
     }
   }
 
   /** Answers a request; returns false if the client is to be disconnected. */
-  private boolean answer(int request, DataInputStream in, DataOutputStream out)
-      throws IOException, InterruptedException {
+  private boolean answer(int request, DataInputStream in, DataOutputStream out) throws IOException {
     switch (request) {
       case 1 -> set(text(in), bytes(in));
       case CHECK -> {
         boolean ready = has(singleKey(in));
         reply(out, request, (byte) (ready ? 0 : 1));
-      }
-      case WAIT -> {
-        await(singleKey(in));
-        reply(out, request, (byte) 0);
       }
       case GET -> {
         byte[] value = values().get(text(in));
@@ -116,7 +109,6 @@ final class StoreStandIn implements AutoCloseable {
         }
         reply(out, request, value.length, value);
       }
-      case DELETE_KEY -> reply(out, request, delete(text(in)) ? 1 : 0, new byte[0]);
       case PING -> reply(out, request, in.readNBytes(Integer.BYTES));
       default -> {
         return false;
@@ -145,20 +137,6 @@ final class StoreStandIn implements AutoCloseable {
 
   private boolean has(String name) {
     return values().containsKey(name);
-  }
-
-  private void await(String name) throws InterruptedException {
-    synchronized (values) {
-      while (!values.containsKey(name)) {
-        values.wait();
-      }
-    }
-  }
-
-  private boolean delete(String name) {
-    synchronized (values) {
-      return values.remove(name) != null;
-    }
   }
 
   private static String singleKey(DataInputStream in) throws IOException {

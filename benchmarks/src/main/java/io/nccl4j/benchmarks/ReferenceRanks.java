@@ -10,7 +10,6 @@ import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
 import io.nccl4j.reference.Transport;
-import io.nccl4j.rendezvous.FileRendezvous;
 import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.lang.foreign.MemorySegment;
@@ -103,7 +102,7 @@ public final class ReferenceRanks {
     Transport transport = Transport.valueOf(args[2].toUpperCase(Locale.ROOT));
     try (Backend backend = ReferenceBackend.open(ranks, options.withTransport(transport));
         Rendezvous rendezvous =
-            FileRendezvous.in(Path.of(args[4]), RankInfo.of(rank, ranks).withLocalRank(rank));
+            Rendezvous.files(Path.of(args[4]), RankInfo.of(rank, ranks).withLocalRank(rank));
         Communicator communicator = rendezvous.newCommunicator(backend)) {
       measure(communicator, modes, sizes);
     }

@@ -18,8 +18,10 @@ import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
-import io.nccl4j.rendezvous.InProcessRendezvous;
+import io.nccl4j.rendezvous.RankInfo;
+import io.nccl4j.rendezvous.Rendezvous;
 import java.io.IOException;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CancellationException;
@@ -29,6 +31,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /** {@link Backend#runRanks}: one thread for each rank, and one failure that ends all. */
 abstract class RunRanksContract {
@@ -105,13 +108,16 @@ abstract class RunRanksContract {
   }
 
   @Test
-  void failureReleasesRanksInARendezvous() {
+  void failureReleasesRanksInARendezvous(@TempDir Path directory) {
     try (Backend backend = underTest().open(2)) {
-      List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(2, LONG);
       assertReleased(
           backend,
-          (comm, stream, buffer) ->
-              rendezvous.get(comm.rank()).newCommunicator(backend, config()).close());
+          (comm, stream, buffer) -> {
+            RankInfo rank = RankInfo.of(comm.rank(), 2).withTimeout(LONG);
+            try (Rendezvous rendezvous = Rendezvous.files(directory, rank)) {
+              rendezvous.newCommunicator(backend, config()).close();
+            }
+          });
     }
   }
 

@@ -19,7 +19,6 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
-import io.nccl4j.rendezvous.AllGatherRendezvous;
 import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
@@ -280,7 +279,7 @@ class SnippetsTest {
     int size = 1;
     Context context = text -> new String[] {text};
     Rendezvous rendezvous =
-        AllGatherRendezvous.over(RankInfo.of(rank, size), text -> List.of(context.allGather(text)));
+        Rendezvous.allGather(RankInfo.of(rank, size), text -> List.of(context.allGather(text)));
     assertEquals(1, rendezvous.newCommunicator(backend).size());
   }
 

@@ -8,8 +8,8 @@ import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
-import io.nccl4j.rendezvous.FileRendezvous;
 import io.nccl4j.rendezvous.RankInfo;
+import io.nccl4j.rendezvous.Rendezvous;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -33,7 +33,7 @@ public final class ShrinkingRank {
         CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(60)).withDevice(rank);
     Backend backend = Backend.nccl();
     Communicator comm =
-        FileRendezvous.in(Path.of(arguments[0]), RankInfo.of(rank, last + 1))
+        Rendezvous.files(Path.of(arguments[0]), RankInfo.of(rank, last + 1))
             .newCommunicator(backend, config);
     Stream stream = comm.newStream();
     Buffer value = comm.newBuffer(DataType.INT32, 1);

@@ -41,9 +41,11 @@ import org.jspecify.annotations.NullMarked;
  * <p>A connecting process must prove that it knows the secret in the id, without sending it; a
  * recorded handshake cannot be replayed on another connection. All messages that set up and control
  * communicators are encrypted and authenticated. The data of collectives is neither, so the network
- * must be trusted. An unauthenticated connection costs this process less than 4 KiB, and at most 64
- * of them are open at a time; the system property {@code io.nccl4j.pendingConnections} or the
- * environment variable {@code NCCL4J_PENDING_CONNECTIONS} sets another limit.
+ * must be trusted. An unauthenticated connection costs this process less than 4 KiB. At most 1,024
+ * of them are open at a time, and one more takes the place of the oldest; the system property
+ * {@code io.nccl4j.pendingConnections} or the environment variable {@code
+ * NCCL4J_PENDING_CONNECTIONS} sets another limit. {@code NCCL4J_PORTS} (or {@code io.nccl4j.ports})
+ * limits the ports to listen on to a range, such as {@code 29500-29600}.
  *
  * <p>If a process dies, stops responding or violates the protocol, every other rank gets an
  * exception that names the ranks of that process: immediately, or, if the process cannot be

@@ -12,7 +12,6 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
-import io.nccl4j.rendezvous.FileRendezvous;
 import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.io.IOException;
@@ -158,7 +157,7 @@ public final class FaultCampaignRank {
 
   private Communicator connect(String run, CommunicatorConfig settings) {
     RankInfo rankInfo = RankInfo.of(rank, size).withJobId(run).withTimeout(settings.timeout());
-    try (Rendezvous rendezvous = FileRendezvous.in(folder, rankInfo)) {
+    try (Rendezvous rendezvous = Rendezvous.files(folder, rankInfo)) {
       return rendezvous.newCommunicator(backend, settings);
     }
   }

@@ -3,11 +3,9 @@ package io.nccl4j.reference;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.rendezvous.FileRendezvous;
 import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
 import io.nccl4j.rendezvous.Secret;
-import io.nccl4j.rendezvous.TcpRendezvous;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -44,8 +42,8 @@ public final class MixedRank {
   private static Rendezvous open(String target, RankInfo rankInfo) {
     String address = target.substring(target.indexOf(':') + 1);
     return target.startsWith("tcp:")
-        ? TcpRendezvous.at(
+        ? Rendezvous.tcp(
             "127.0.0.1", Integer.parseInt(address), Secret.of("correct horse battery"), rankInfo)
-        : FileRendezvous.in(Path.of(address), rankInfo);
+        : Rendezvous.files(Path.of(address), rankInfo);
   }
 }

@@ -10,10 +10,12 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.NcclSystemException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.fixtures.IdleConnections;
 import io.nccl4j.internal.auth.SessionKeys;
 import io.nccl4j.internal.reference.bootstrap.Handshake;
 import io.nccl4j.internal.reference.bootstrap.Message;
@@ -22,25 +24,33 @@ import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
 import io.nccl4j.internal.reference.bootstrap.Secret;
 import io.nccl4j.internal.reference.bootstrap.SocketAddresses;
+import io.nccl4j.internal.util.PortRange;
+import io.nccl4j.rendezvous.RankInfo;
+import io.nccl4j.rendezvous.Rendezvous;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
+import java.net.ServerSocket;
 import java.net.Socket;
 import java.net.SocketException;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /** Connections without the secret, or with invalid messages, are refused and affect no rank. */
 class UnauthenticatedConnectionsTest {
+  private static final String INTERFACE = "io.nccl4j.reference.interface";
   private static final String LIMIT = "io.nccl4j.pendingConnections";
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
@@ -237,6 +247,20 @@ class UnauthenticatedConnectionsTest {
     }
   }
 
+  @Test
+  void ranksConnectBesideAThousandIdleConnections() throws Exception {
+    List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
+    Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), endpoints);
+    UniqueId id = backend.newUniqueId();
+    try (IdleConnections idle = new IdleConnections(ReferenceId.of(id).maker().address(), 1000)) {
+      FutureTask<Integer> first = rank(backend, id, 0);
+      FutureTask<Integer> second = rank(backend, id, 1);
+      assertEquals(3, first.get(20, TimeUnit.SECONDS));
+      assertEquals(3, second.get(20, TimeUnit.SECONDS));
+      assertTrue(idle.open() > 900, () -> "only " + idle.open() + " are open");
+    }
+  }
+
   private static UniqueId newId(ProcessEndpoint endpoint) {
     return ReferenceBackend.open(1, ReferenceOptions.defaults(), List.of(endpoint)).newUniqueId();
   }
@@ -299,6 +323,52 @@ class UnauthenticatedConnectionsTest {
             .getMessage()
             .startsWith("NCCL4J_SOCKET_INTERFACE is no-such-interface, which is no interface"),
         refused::toString);
+  }
+
+  @Test
+  void unknownInterfaceReachesEveryRankAtOnce(@TempDir Path directory) throws Exception {
+    System.setProperty(INTERFACE, "no-such-interface");
+    try (Backend backend = ReferenceBackend.openAsProcesses(3, 3, ReferenceOptions.defaults())) {
+      List<FutureTask<UniqueId>> ranks = new ArrayList<>();
+      for (int rank = 0; rank < 3; rank++) {
+        Rendezvous rendezvous = Rendezvous.files(directory, RankInfo.of(rank, 3));
+        FutureTask<UniqueId> task = new FutureTask<>(() -> rendezvous.exchange(backend));
+        Thread.ofPlatform().daemon().start(task);
+        ranks.add(task);
+      }
+      for (FutureTask<UniqueId> rank : ranks) {
+        // Two seconds, and some for a busy machine; the rendezvous' timeout is two minutes.
+        ExecutionException thrown =
+            assertThrows(ExecutionException.class, () -> rank.get(10, TimeUnit.SECONDS));
+        String text = thrown.getCause().getMessage();
+        assertTrue(text.contains("is no-such-interface, which is no interface that is up"), text);
+      }
+    } finally {
+      System.clearProperty(INTERFACE);
+    }
+  }
+
+  @Test
+  void processListensInTheRangeOfPorts() throws Exception {
+    int port;
+    try (ServerSocket free = new ServerSocket(0)) {
+      port = free.getLocalPort();
+    }
+    System.setProperty(PortRange.PROPERTY, port + "-" + port);
+    try {
+      UniqueId id = newId(new ProcessEndpoint());
+      assertEquals(port, ReferenceId.of(id).maker().address().getPort());
+      NcclSystemException none =
+          assertThrows(NcclSystemException.class, () -> newId(new ProcessEndpoint()));
+      String expected = "no port of io.nccl4j.ports (%d-%d) is free at ".formatted(port, port);
+      assertTrue(none.getMessage().contains(expected), none::toString);
+      System.setProperty(PortRange.PROPERTY, "many");
+      IllegalArgumentException invalid =
+          assertThrows(IllegalArgumentException.class, () -> newId(new ProcessEndpoint()));
+      assertTrue(invalid.getMessage().startsWith("io.nccl4j.ports is 'many'; it must be"));
+    } finally {
+      System.clearProperty(PortRange.PROPERTY);
+    }
   }
 
   @Test

@@ -23,8 +23,8 @@ import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.rendezvous.RankInfo;
-import io.nccl4j.rendezvous.Secret;
-import io.nccl4j.rendezvous.TcpRendezvous;
+import io.nccl4j.rendezvous.Rendezvous;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.UUID;
@@ -32,6 +32,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /** A process stops listening for the ranks of an id that is not used. */
 class UnusedIdTest {
@@ -65,10 +66,9 @@ class UnusedIdTest {
   }
 
   @Test
-  void failedRendezvousClosesItsId() throws Exception {
-    Secret secret = Secret.of("a secret of a test that is long");
+  void failedRendezvousClosesItsId(@TempDir Path directory) throws Exception {
     RankInfo rankInfo = RankInfo.of(0, 2).withTimeout(Duration.ofMillis(300));
-    try (TcpRendezvous rendezvous = TcpRendezvous.at("127.0.0.1", 0, secret, rankInfo)) {
+    try (Rendezvous rendezvous = Rendezvous.files(directory, rankInfo)) {
       assertThrows(NcclTimeoutException.class, () -> rendezvous.exchange(backend));
       awaitNotListening(BEFORE_EXPIRY);
     }

@@ -1,16 +1,14 @@
 package io.nccl4j.internal.auth;
 
-import java.time.Duration;
-import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
-import java.util.Map;
+import java.util.SequencedSet;
 
 /**
  * The connections that a listener has accepted and that have not authenticated yet. Their number is
- * limited. A listener that has reached the limit accepts the next connection once one of them has
- * authenticated or ended, or once the grace period of the oldest has passed; that one is then
- * dropped. So unauthenticated connections use bounded memory, and a legitimate process waits in the
- * backlog at worst.
+ * limited: each connection beyond the limit takes the place of the oldest. A process of the run
+ * authenticates within a round trip, so it is dropped only if a whole set of other connections
+ * arrives in that time; then it connects again.
  *
  * <p>Not thread-safe.
  *
@@ -24,27 +22,17 @@ public final class PendingConnections<C> {
   public static final String VARIABLE = "NCCL4J_PENDING_CONNECTIONS";
 
   /** The limit if neither is set. */
-  public static final int DEFAULT_LIMIT = 64;
-
-  /** How long a connection is not dropped; many times what a legitimate one needs. */
-  public static final Duration GRACE = Duration.ofSeconds(1);
+  public static final int DEFAULT_LIMIT = 1024;
 
   private static final int MAX_LIMIT = 65536;
 
   private final int limit;
-  private final long graceNanos;
-  // The time when each connection was accepted, the oldest first.
-  private final Map<C, Long> accepted = new LinkedHashMap<>();
+  // The oldest first.
+  private final SequencedSet<C> pending = new LinkedHashSet<>();
 
-  /**
-   * Creates an empty set.
-   *
-   * @param limit the maximum number of connections
-   * @param grace how long a connection is not dropped
-   */
-  public PendingConnections(int limit, Duration grace) {
+  /** Creates an empty set with the maximum number of connections. */
+  public PendingConnections(int limit) {
     this.limit = limit;
-    this.graceNanos = grace.toNanos();
   }
 
   /**
@@ -75,42 +63,25 @@ public final class PendingConnections<C> {
         "%s is %s; it must be from 1 to %d".formatted(name, text, MAX_LIMIT), cause);
   }
 
-  /** Returns how long to wait before accepting the next connection, in nanoseconds. */
-  public long nanosUntilRoom() {
-    if (accepted.size() < limit) {
-      return 0;
-    }
-    long oldest = accepted.values().iterator().next();
-    return Math.max(0, graceNanos - (System.nanoTime() - oldest));
+  /** Adds a connection; returns the oldest one, for the caller to drop, if there was no room. */
+  public C add(C connection) {
+    C oldest = pending.size() < limit ? null : removeOldest();
+    pending.add(connection);
+    return oldest;
   }
 
   /** Removes and returns the oldest connection, or returns null if there is none. */
   public C removeOldest() {
-    if (accepted.isEmpty()) {
-      return null;
-    }
-    C oldest = accepted.keySet().iterator().next();
-    accepted.remove(oldest);
-    return oldest;
+    return pending.isEmpty() ? null : pending.removeFirst();
   }
 
-  /** Returns whether the limit is reached. */
-  public boolean full() {
-    return accepted.size() >= limit;
-  }
-
-  /** Adds a connection that was just accepted. */
-  public void add(C connection) {
-    accepted.put(connection, System.nanoTime());
-  }
-
-  /** Removes a connection that has authenticated or ended. */
-  public void remove(C connection) {
-    accepted.remove(connection);
+  /** Removes a connection that has authenticated or ended; returns whether it was there. */
+  public boolean remove(C connection) {
+    return pending.remove(connection);
   }
 
   /** Returns the current connections, the oldest first. */
   public List<C> all() {
-    return List.copyOf(accepted.keySet());
+    return List.copyOf(pending);
   }
 }

@@ -38,6 +38,11 @@ public final class Deadline {
     return end - System.nanoTime();
   }
 
+  /** Returns the remaining time; zero once the deadline has passed. */
+  public Duration remaining() {
+    return Duration.ofNanos(Math.max(0, remainingNanos()));
+  }
+
   /** Returns whether no time is left. */
   public boolean passed() {
     return remainingNanos() <= 0;

@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.time.Duration;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -14,37 +13,22 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class PendingConnectionsTest {
   @Test
-  void fullSetWaitsForTheGraceOfTheOldest() {
-    Duration grace = Duration.ofHours(1);
-    PendingConnections<String> pending = new PendingConnections<>(2, grace);
-    pending.add("a");
-    assertEquals(0, pending.nanosUntilRoom());
-    pending.add("b");
-    assertTrue(pending.full());
-    long wait = pending.nanosUntilRoom();
-    assertTrue(wait > 0 && wait <= grace.toNanos(), () -> "" + wait);
-  }
-
-  @Test
-  void fullSetAcceptsAfterTheGraceOfTheOldest() throws Exception {
-    Duration grace = Duration.ofMillis(200);
-    PendingConnections<String> pending = new PendingConnections<>(2, grace);
-    pending.add("a");
-    pending.add("b");
-    Thread.sleep(grace);
-    assertEquals(0, pending.nanosUntilRoom());
-    assertEquals("a", pending.removeOldest());
-    assertEquals(List.of("b"), pending.all());
+  void connectionBeyondTheLimitReplacesTheOldest() {
+    PendingConnections<String> pending = new PendingConnections<>(2);
+    assertNull(pending.add("a"));
+    assertNull(pending.add("b"));
+    assertEquals("a", pending.add("c"));
+    assertEquals(List.of("b", "c"), pending.all());
   }
 
   @Test
   void authenticatedConnectionFreesItsPlace() {
-    PendingConnections<String> pending = new PendingConnections<>(1, Duration.ofHours(1));
-    pending.add("a");
-    assertTrue(pending.nanosUntilRoom() > 0);
-    pending.remove("a");
-    assertEquals(0, pending.nanosUntilRoom());
-    assertFalse(pending.full());
+    PendingConnections<String> pending = new PendingConnections<>(1);
+    assertNull(pending.add("a"));
+    assertTrue(pending.remove("a"));
+    assertFalse(pending.remove("a"));
+    assertNull(pending.add("b"));
+    assertEquals("b", pending.removeOldest());
     assertNull(pending.removeOldest());
   }
 
@@ -66,7 +50,7 @@ class PendingConnectionsTest {
   @Test
   void blankPropertySetsTheDefaultLimit() {
     int limit = limit("", PendingConnections::limit);
-    assertEquals(64, limit);
+    assertEquals(1024, limit);
   }
 
   private static <T> T limit(String value, java.util.function.Supplier<T> action) {

@@ -12,7 +12,6 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.RankThreads;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclConfig;
-import io.nccl4j.rendezvous.FileRendezvous;
 import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.nio.file.Path;
@@ -96,7 +95,7 @@ public final class PlannedCollectives {
       } else {
         RankInfo rank = RankInfo.of(Integer.parseInt(arguments[3]), Integer.parseInt(arguments[4]));
         Run run = run(seed, calls, rank.size());
-        Rendezvous rendezvous = FileRendezvous.in(Path.of(arguments[5]), rank);
+        Rendezvous rendezvous = Rendezvous.files(Path.of(arguments[5]), rank);
         int device = Integer.parseInt(arguments[6]);
         enqueueInProcess(backend, run, operation, rendezvous, device);
       }

@@ -17,6 +17,7 @@ final class VariablesCheck {
       Set.of(
           "NCCL4J_NCCL_LIBRARY",
           "NCCL4J_PENDING_CONNECTIONS",
+          "NCCL4J_PORTS",
           "NCCL4J_CUDART_LIBRARY",
           "NCCL4J_RANK",
           "NCCL4J_WORLD_SIZE",

@@ -8,7 +8,6 @@ import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
-import io.nccl4j.rendezvous.FileRendezvous;
 import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.nio.file.Path;
@@ -36,7 +35,7 @@ public final class CrossingRank {
   public static void main(String[] args) {
     int rank = Integer.parseInt(args[0]);
     try (Backend backend = Backend.reference(2);
-        Rendezvous rendezvous = FileRendezvous.in(Path.of(args[1]), RankInfo.of(rank, 2));
+        Rendezvous rendezvous = Rendezvous.files(Path.of(args[1]), RankInfo.of(rank, 2));
         Communicator first = rendezvous.newCommunicator(backend, CommunicatorConfig.defaults());
         Communicator second = first.split(0, rank);
         Stream one = first.newStream();

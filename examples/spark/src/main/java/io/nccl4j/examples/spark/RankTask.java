@@ -3,7 +3,6 @@ package io.nccl4j.examples.spark;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.rendezvous.AllGatherRendezvous;
 import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.io.Serializable;
@@ -69,7 +68,7 @@ final class RankTask<T, R> extends AbstractFunction1<Iterator<T>, Iterator<Tuple
 
   private static Rendezvous rendezvous(BarrierTaskContext context) {
     BarrierTaskInfo[] tasks = context.getTaskInfos();
-    return AllGatherRendezvous.over(
+    return Rendezvous.allGather(
         RankInfo.of(context.partitionId(), tasks.length),
         text -> Arrays.asList(context.allGather(text)));
   }

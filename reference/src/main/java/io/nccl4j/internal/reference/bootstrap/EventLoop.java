@@ -4,6 +4,7 @@ import io.nccl4j.internal.auth.PendingConnections;
 import io.nccl4j.internal.reference.transport.TcpFailure;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Loggers;
+import io.nccl4j.internal.util.PortRange;
 import io.nccl4j.internal.util.RateLimitedWarning;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -15,6 +16,7 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -34,7 +36,7 @@ final class EventLoop implements Runnable {
 
   private static final RateLimitedWarning FAILED_ACCEPTS = new RateLimitedWarning();
 
-  private static final int BACKLOG = 1024;
+  private static final int BACKLOG = 4096;
   private static final long POLL_MILLIS = 500;
   private static final long AFTER_FAILED_ACCEPT_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
 
@@ -55,14 +57,19 @@ final class EventLoop implements Runnable {
   /** Starts to listen. */
   EventLoop(ListeningEndpoint endpoint, InetAddress listenAddress) throws IOException {
     this.endpoint = endpoint;
-    this.pending = new PendingConnections<>(PendingConnections.limit(), PendingConnections.GRACE);
+    this.pending = new PendingConnections<>(PendingConnections.limit());
     this.selector = Selector.open();
     ServerSocketChannel opened = null;
     boolean started = false;
     try {
       opened = ServerSocketChannel.open();
       server = opened;
-      server.bind(new InetSocketAddress(listenAddress, 0), BACKLOG);
+      Optional<PortRange> ports = PortRange.configured();
+      if (ports.isPresent()) {
+        ports.get().bind(server, listenAddress, BACKLOG);
+      } else {
+        server.bind(new InetSocketAddress(listenAddress, 0), BACKLOG);
+      }
       server.configureBlocking(false);
       acceptKey = server.register(selector, SelectionKey.OP_ACCEPT);
       address = (InetSocketAddress) server.getLocalAddress();
@@ -121,13 +128,12 @@ final class EventLoop implements Runnable {
     }
   }
 
-  /** Enables accepting unless the limit is reached; returns the time to wait in milliseconds. */
+  /** Accepts, unless that has just failed; returns the time to wait in milliseconds. */
   private long awaitAccept() {
-    long failed = acceptAt - System.nanoTime();
-    if (acceptFailure != null && failed <= 0) {
+    long nanos = acceptAt - System.nanoTime();
+    if (acceptFailure != null && nanos <= 0) {
       warnOfFailure();
     }
-    long nanos = Math.max(failed, pending.nanosUntilRoom());
     acceptKey.interestOps(nanos > 0 ? 0 : SelectionKey.OP_ACCEPT);
     long millis = TimeUnit.NANOSECONDS.toMillis(nanos) + 1;
     return nanos > 0 ? Math.min(millis, POLL_MILLIS) : POLL_MILLIS;
@@ -155,9 +161,6 @@ final class EventLoop implements Runnable {
   }
 
   private void accept() {
-    if (pending.full()) {
-      refuse(pending.removeOldest(), "too many connections are waiting to be authenticated");
-    }
     SocketChannel channel;
     try {
       channel = server.accept();
@@ -193,7 +196,10 @@ final class EventLoop implements Runnable {
     try {
       channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
       PendingConnection connection = new PendingConnection(endpoint, this, channel);
-      pending.add(connection);
+      PendingConnection oldest = pending.add(connection);
+      if (oldest != null) {
+        refuse(oldest, "too many connections are waiting to be authenticated");
+      }
       connection.connection().register(selector);
     } catch (IOException e) {
       logRefusal("a connection", e.getMessage());

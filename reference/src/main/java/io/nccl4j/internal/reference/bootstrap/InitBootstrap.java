@@ -7,6 +7,7 @@ import io.nccl4j.NcclSystemException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.PortRange;
 import java.io.DataInput;
 import java.io.IOException;
 import java.net.ProtocolException;
@@ -67,7 +68,7 @@ public final class InitBootstrap implements BootstrapTarget {
       try {
         endpoint.retainForId(secret, function);
       } catch (NcclSystemException e) {
-        if (SocketAddresses.setting() != null) {
+        if (SocketAddresses.setting() != null || PortRange.configured().isPresent()) {
           throw e;
         }
         // The id still works for the ranks of this process, which may be all.

@@ -1,2 +1,0 @@
-/** Exchange of ids through a PyTorch TCP store. Not exported. */
-package io.nccl4j.internal.rendezvous.torch;
