@@ -41,9 +41,9 @@ import org.jspecify.annotations.NullMarked;
  *
  * <p><b>Failures.</b> If ranks do not agree (in world size, round, backend or secret), if two
  * processes have the same rank, if rank 0 cannot create the id, or if {@link #newCommunicator}
- * fails on a rank before it joins, all ranks that have arrived or arrive within 1.5 seconds fail
- * with the reason; rank 0 waits for that time. If ranks are missing at the timeout, rank 0 tells
- * those that have arrived which.
+ * fails on a rank before it joins, all ranks that have arrived or arrive within a second fail with
+ * the reason; rank 0 waits for them for that time. If ranks are missing at the timeout, rank 0
+ * tells those that have arrived which.
  *
  * <p>Any thread may call, one at a time. Programs may also implement this interface themselves.
  */
@@ -69,9 +69,9 @@ public interface Rendezvous extends AutoCloseable {
    *
    * <p>Clients that are malformed, slow or silent, belong to another run, or do not know the secret
    * are disconnected; they do not affect other clients, with one exception: if the only ranks that
-   * have not arrived are claimed by clients without the secret, rank 0 gives up after a second, and
-   * all ranks learn why. At most 1,024 clients that have not authenticated may be connected; each
-   * one beyond them takes the place of the oldest. The system property {@code
+   * have not arrived are claimed by clients without the secret, rank 0 gives up after 0.8 seconds,
+   * and all ranks learn why. At most 1,024 clients that have not authenticated may be connected;
+   * each one beyond them takes the place of the oldest. The system property {@code
    * io.nccl4j.pendingConnections} or the environment variable {@code NCCL4J_PENDING_CONNECTIONS}
    * sets another limit. Rank 0 logs how many clients it rejected, with their addresses and the
    * reasons; if ranks are missing, its exception contains the same.

@@ -37,9 +37,7 @@ public final class ListeningProcess {
                 });
         rendezvous.exchange(ListeningProcess::id);
         System.out.println("127.0.0.1 " + port);
-        Thread.ofPlatform()
-            .daemon()
-            .start(() -> rendezvous.exchange(ListeningProcess::id));
+        Thread.ofPlatform().daemon().start(() -> rendezvous.exchange(ListeningProcess::id));
       }
       default -> throw new IllegalArgumentException(arguments[0]);
     }

@@ -11,8 +11,10 @@ import java.time.Duration;
 import java.util.BitSet;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.Predicate;
+import java.util.stream.IntStream;
 import org.apache.logging.log4j.Logger;
 
 /** The side of rank 0 in a {@link StoreExchange}. */
@@ -26,7 +28,10 @@ final class Leader {
   private static final Logger LOG = Loggers.of(Leader.class);
 
   /** How long rank 0 waits for ranks that it knows only by processes without the secret. */
-  private static final Duration IMPOSTOR_GRACE = Duration.ofSeconds(1);
+  private static final Duration IMPOSTOR_GRACE = Duration.ofMillis(800);
+
+  /** More than between two looks of another rank, whose announcement may have been replaced. */
+  private static final Duration SETTLING = Duration.ofMillis(300);
 
   /** Limits the ranks that hear of a failure, if a rank claims a larger world size. */
   private static final int MAX_TOLD = 1024;
@@ -128,20 +133,23 @@ final class Leader {
     return timedOut ? "it timed out after " + after + "; " + missing() : "";
   }
 
-  /**
-   * Tells every rank the reason of the failure: those that arrive within a short time, too, except
-   * after a timeout.
-   */
+  /** Tells every rank the reason of the failure, also those that arrive within a short time. */
   private void tellAll(Runnable checkStillOpen) throws IOException, InterruptedException {
     Backoff backoff = Backoff.betweenLooks(Deadline.after(StoreExchange.LINGER));
-    boolean arrivedKnow;
+    Deadline settled = Deadline.after(timedOut ? Duration.ZERO : SETTLING);
+    boolean allKnow;
     do {
       attempt.keepAnnounced(store);
       poll();
       checkStillOpen.run();
-      arrivedKnow =
-          peers.values().stream().allMatch(peer -> peer.attempt == null || peer.confirmed);
-    } while (!(timedOut && arrivedKnow) && backoff.pause());
+      Set<Integer> impostors = store.impostors().keySet();
+      allKnow =
+          IntStream.range(1, polled).allMatch(rank -> knows(peer(rank), impostors.contains(rank)));
+    } while (!(allKnow && settled.passed()) && backoff.pause());
+  }
+
+  private boolean knows(Peer peer, boolean impostor) {
+    return peer.confirmed || (peer.attempt == null && (timedOut || impostor));
   }
 
   private Peer peer(int rank) {

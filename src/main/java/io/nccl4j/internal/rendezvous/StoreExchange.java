@@ -30,7 +30,7 @@ import org.apache.logging.log4j.Logger;
  */
 public final class StoreExchange implements IdExchange {
   /** How long a rank waits for others to hear of a failure. */
-  static final Duration LINGER = Duration.ofMillis(1500);
+  static final Duration LINGER = Duration.ofSeconds(1);
 
   private static final Logger LOG = Loggers.of(StoreExchange.class);
 
