@@ -12,6 +12,7 @@ import org.jspecify.annotations.NullMarked;
  *
  * {@snippet :
  * public final class BundledLibraries implements NativeLibraryLookup {
+ *   @Override
  *   public Optional<Path> find(String library) {
  *     return library.equals("nccl") ? Optional.of(Path.of("/opt/acme/lib/libnccl.so.2")) : Optional.empty();
  *   }

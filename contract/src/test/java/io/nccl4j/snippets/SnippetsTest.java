@@ -13,6 +13,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
 import io.nccl4j.Group;
+import io.nccl4j.NativeLibraryLookup;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
@@ -115,6 +116,13 @@ class SnippetsTest {
     reference.runRanks(4, comm -> train(comm));
     reference.close();
     assertEquals(4, trained.get());
+  }
+
+  @Test
+  void nativeLibraryLookup() {
+    NativeLibraryLookup lookup = new BundledLibraries();
+    assertEquals("libnccl.so.2", lookup.find("nccl").orElseThrow().getFileName().toString());
+    assertTrue(lookup.find("cudart").isEmpty());
   }
 
   @Test

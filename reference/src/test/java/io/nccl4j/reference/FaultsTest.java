@@ -227,6 +227,7 @@ class FaultsTest {
   @ParameterizedTest(name = "a send: {0}")
   @ValueSource(booleans = {false, true})
   void shortWait_namesTheMissingRank(boolean send) {
+    CyclicBarrier found = new CyclicBarrier(send ? 1 : 2);
     CyclicBarrier over = new CyclicBarrier(3);
     Ranks.run(
         3,
@@ -251,6 +252,7 @@ class FaultsTest {
                     NcclTimeoutException.class, () -> stream.synchronize(Duration.ofMillis(300)));
           } while (thrown.missingRanks().isEmpty()
               && System.nanoTime() - start < TimeUnit.SECONDS.toNanos(15));
+          found.await(20, TimeUnit.SECONDS);
           comm.abort();
           over.await(20, TimeUnit.SECONDS);
           assertEquals(Set.of(2), thrown.missingRanks(), thrown::toString);

@@ -328,7 +328,10 @@ class UnauthenticatedConnectionsTest {
   @Test
   void unknownInterfaceReachesEveryRankAtOnce(@TempDir Path directory) throws Exception {
     System.setProperty(INTERFACE, "no-such-interface");
-    try (Backend backend = ReferenceBackend.openAsProcesses(3, 3, ReferenceOptions.defaults())) {
+    // Not the endpoint of this process, which may be listening already.
+    List<ProcessEndpoint> endpoints =
+        List.of(new ProcessEndpoint(), new ProcessEndpoint(), new ProcessEndpoint());
+    try (Backend backend = ReferenceBackend.open(3, ReferenceOptions.defaults(), endpoints)) {
       List<FutureTask<UniqueId>> ranks = new ArrayList<>();
       for (int rank = 0; rank < 3; rank++) {
         Rendezvous rendezvous = Rendezvous.files(directory, RankInfo.of(rank, 3));

@@ -28,8 +28,8 @@ public final class Reduction {
     boolean average = kind == ReductionOp.Kind.AVG;
     kernel =
         kind == ReductionOp.Kind.MAX || kind == ReductionOp.Kind.MIN
-            ? minMaxKernels.computeIfAbsent(type, Kernel::ofMinMax)
-            : kernels.computeIfAbsent(type, Kernel::of);
+            ? minMaxKernels.computeIfAbsent(type, Kernels::ofMinMax)
+            : kernels.computeIfAbsent(type, Kernels::of);
     scales = kind == ReductionOp.Kind.MULSUM || (average && type.floating());
     divisor = average && !type.floating() ? ranks : 1;
     combine = scales || average ? ReductionOp.Kind.SUM : kind;

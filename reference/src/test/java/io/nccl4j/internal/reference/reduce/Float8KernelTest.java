@@ -45,7 +45,7 @@ class Float8KernelTest {
 
   private static byte[] combined(DataType type, SoftArithmetic.Op op, byte[] lefts, byte[] rights) {
     ReductionOp.Kind kind = ReductionOp.Kind.valueOf(op.name());
-    Kernel<?> kernel = Kernel.of(type);
+    Kernel<?> kernel = Kernels.of(type);
     MemorySegment left = copy(lefts);
     MemorySegment right = copy(rights);
     kernel.combine(kind, left, 0, false, 0, right, 0, left, 0, lefts.length, 1);
@@ -55,7 +55,7 @@ class Float8KernelTest {
   @ParameterizedTest
   @EnumSource(names = {"FLOAT8E4M3", "FLOAT8E5M2"})
   void everyProductIsRoundedThroughBinary16(DataType type) {
-    Kernel<?> kernel = Kernel.of(type);
+    Kernel<?> kernel = Kernels.of(type);
     SoftArithmetic exact = new SoftArithmetic(type);
     byte[] values = new byte[VALUES];
     for (int value = 0; value < VALUES; value++) {
