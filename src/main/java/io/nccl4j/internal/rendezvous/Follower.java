@@ -4,6 +4,7 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.internal.auth.SharedSecret;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -62,11 +63,14 @@ final class Follower {
   }
 
   private void withdraw() {
-    try {
-      attempt.withdraw(store);
-    } catch (IOException e) {
-      LOG.debug("rank {} leaves its announcement in {}: {}", rank, place, e.toString());
-    }
+    Interrupts.defer(
+        () -> {
+          try {
+            attempt.withdraw(store);
+          } catch (IOException e) {
+            LOG.debug("rank {} leaves its announcement in {}: {}", rank, place, e.toString());
+          }
+        });
   }
 
   /** Withdraws the announcement, and sends the receipt, after which rank 0 may close its store. */

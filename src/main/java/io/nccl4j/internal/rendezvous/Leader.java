@@ -4,6 +4,7 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.internal.auth.SharedSecret;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -105,7 +106,7 @@ final class Leader {
       }
       tellAll(checkStillOpen);
     } finally {
-      cleanUp();
+      Interrupts.defer(this::cleanUp);
     }
     if (timedOut) {
       throw attempt.timedOut(missing() + store.report());

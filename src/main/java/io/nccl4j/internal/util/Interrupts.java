@@ -64,4 +64,16 @@ public final class Interrupts {
     interrupt.initCause(cause);
     return interrupt;
   }
+
+  /** Runs work that an interrupt would make fail, such as input and output; then restores it. */
+  public static void defer(Runnable work) {
+    boolean interrupted = Thread.interrupted();
+    try {
+      work.run();
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
 }
