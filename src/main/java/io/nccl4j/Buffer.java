@@ -620,9 +620,9 @@ public final class Buffer implements AutoCloseable {
     return owner.isOpen();
   }
 
-  /** Records that a stream uses this memory until it has passed a fence value. */
-  void usedBy(StreamProgress fence, long value) {
-    owner.usedBy(fence, value);
+  /** Records that a stream uses this memory until it has passed a progress value. */
+  void usedBy(StreamProgress progress, long value) {
+    owner.usedBy(progress, value);
   }
 
   void checkOpen(String argument) {
@@ -690,11 +690,11 @@ public final class Buffer implements AutoCloseable {
     }
     MemoryOwner.Use use = owner.pending();
     while (use != null
-        && !use.fence().stuck()
-        && !use.fence().captured()
-        && !use.fence().awaitsCollective()) {
+        && !use.progress().stuck()
+        && !use.progress().captured()
+        && !use.progress().awaitsCollective()) {
       try {
-        use.fence().drainCopies();
+        use.progress().drainCopies();
       } catch (RuntimeException | Error failure) {
         owner.releaseWhenUnused();
         throw failure;
@@ -705,17 +705,17 @@ public final class Buffer implements AutoCloseable {
       owner.release();
       return;
     }
-    boolean stuck = use.fence().stuck();
+    boolean stuck = use.progress().stuck();
     owner.releaseWhenUnused();
     if (stuck) {
       throw new IllegalStateException(
-          use.fence()
+          use.progress()
               + " was closed before its work on this buffer had ended; the memory stays allocated: "
               + this);
     }
     throw new IllegalStateException(
         "buffer is closed while a collective or a capture on "
-            + use.fence()
+            + use.progress()
             + " is pending; synchronize that stream, or an event after the collective, first: "
             + this);
   }

@@ -59,7 +59,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private final OperationNumbers numbers = new OperationNumbers(this);
   private final GrowId growId = new GrowId(this);
 
-  // The fences of the streams that have its operations; they hold their streams weakly.
+  // The progress of the streams that have its operations; it holds its stream weakly.
   private final Set<StreamProgress> usedStreams = ConcurrentHashMap.newKeySet();
   // End the open graphs. A library may wait for that before it ends the communicator.
   private final Set<Runnable> graphEnds = ConcurrentHashMap.newKeySet();
@@ -447,7 +447,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   void use(Stream stream) {
     if (!stream.isUsedBy(this)) {
       usedStreams.removeIf(known -> !known.alive());
-      usedStreams.add(stream.fence());
+      usedStreams.add(stream.progress());
       stream.addUser(this);
     }
   }
@@ -569,12 +569,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   CompletionStage<Void> closeInBackground() {
     checkCanClose();
     Runnable rest = beginClose();
-    return Background.start(
-        "nccl4j-close",
-        () -> {
-          rest.run();
-          return null;
-        });
+    return Background.startOrRun("nccl4j-close", rest);
   }
 
   /**

@@ -28,12 +28,12 @@ import org.jspecify.annotations.Nullable;
 @NullMarked
 public final class Event implements AutoCloseable {
   /**
-   * The fence value of a stream when it recorded an event.
+   * The progress value of a stream when it recorded an event.
    *
-   * @param collectives the fence value of the last collective of each stream that the recording
+   * @param collectives the progress value of the last collective of each stream that the recording
    *     waits for
    */
-  record Recording(StreamProgress fence, long value, Map<StreamProgress, Long> collectives) {}
+  record Recording(StreamProgress progress, long value, Map<StreamProgress, Long> collectives) {}
 
   private final DeviceType deviceType;
   private final int device;
@@ -111,11 +111,12 @@ public final class Event implements AutoCloseable {
   }
 
   /**
-   * Reports a completed recording to its stream's fence, unless it was replaced during the query.
+   * Reports a completed recording to its stream's progress, unless it was replaced during the
+   * query.
    */
   private void passed(@Nullable Recording queried) {
     if (queried != null && queried.equals(record)) {
-      queried.fence().markPassed(queried.value());
+      queried.progress().markPassed(queried.value());
     }
   }
 
@@ -150,7 +151,7 @@ public final class Event implements AutoCloseable {
    */
   private NcclException timedOut(String function, Duration timeout, String waitedFor) {
     Recording last = record;
-    Stream stream = last == null ? null : last.fence().stream();
+    Stream stream = last == null ? null : last.progress().stream();
     return stream == null
         ? new NcclTimeoutException(function, timeout, waitedFor)
         : stream.timedOut(function, timeout, waitedFor);

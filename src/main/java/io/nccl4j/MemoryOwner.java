@@ -11,18 +11,18 @@ import java.util.List;
 final class MemoryOwner {
   /** The last use of some memory by one stream. */
   static final class Use {
-    private final StreamProgress fence;
+    private final StreamProgress progress;
     private long value;
 
-    Use(StreamProgress fence) {
-      this.fence = fence;
+    Use(StreamProgress progress) {
+      this.progress = progress;
     }
 
-    StreamProgress fence() {
-      return fence;
+    StreamProgress progress() {
+      return progress;
     }
 
-    /** Advances to a fence value, unless another thread has set a later one. */
+    /** Advances to a progress value, unless another thread has set a later one. */
     void advance(long to) {
       if (value < to) {
         synchronized (this) {
@@ -77,31 +77,31 @@ final class MemoryOwner {
     return true;
   }
 
-  void usedBy(StreamProgress fence, long value) {
+  void usedBy(StreamProgress progress, long value) {
     Use use = last;
-    if (use.fence != fence) {
-      use = useBy(fence);
+    if (use.progress != progress) {
+      use = useBy(progress);
     }
     use.advance(value);
   }
 
-  private Use useBy(StreamProgress fence) {
+  private Use useBy(StreamProgress progress) {
     // A buffer that alternates between two streams gets here each time, so nothing is allocated.
     for (Use use : uses) {
-      if (use.fence == fence) {
+      if (use.progress == progress) {
         last = use;
         return use;
       }
     }
-    return firstUseBy(fence);
+    return firstUseBy(progress);
   }
 
-  private synchronized Use firstUseBy(StreamProgress fence) {
-    Use use = new Use(fence);
+  private synchronized Use firstUseBy(StreamProgress progress) {
+    Use use = new Use(progress);
     uses =
         java.util.stream.Stream.concat(
                 Arrays.stream(uses)
-                    .filter(earlier -> earlier.fence.alive() || earlier.fence.stuck()),
+                    .filter(earlier -> earlier.progress.alive() || earlier.progress.stuck()),
                 java.util.stream.Stream.of(use))
             .toArray(Use[]::new);
     last = use;
@@ -111,7 +111,7 @@ final class MemoryOwner {
   /** Returns a use that has not completed, or null. */
   Use pending() {
     for (Use use : uses) {
-      if (!use.fence.hasPassed(use.value)) {
+      if (!use.progress.hasPassed(use.value)) {
         return use;
       }
     }
@@ -131,7 +131,7 @@ final class MemoryOwner {
     if (use == null) {
       release();
     } else {
-      use.fence.whenPassed(use.value, this::releaseWhenUnused);
+      use.progress.whenPassed(use.value, this::releaseWhenUnused);
     }
   }
 

@@ -54,7 +54,7 @@ public final class Stream implements AutoCloseable {
   // Set when a wait has reported an abort: the aborted work may not have left the device yet.
   private volatile boolean draining;
 
-  private final StreamProgress fence = new StreamProgress(this);
+  private final StreamProgress progress = new StreamProgress(this);
   private final StreamUsers users = new StreamUsers(this, number);
   private final AtomicBoolean closing = new AtomicBoolean();
   // NO_DEVICE once it is closed. Not volatile, since it is read on the hot path.
@@ -134,9 +134,9 @@ public final class Stream implements AutoCloseable {
     checkOpen();
     checkCanWait("synchronize");
     ThreadScope.checkNothingKeptFor(this, "synchronize");
-    long enqueued = fence.advance();
+    long enqueued = progress.advance();
     reportingAborts(() -> driver.await(timeout));
-    fence.markPassed(enqueued);
+    progress.markPassed(enqueued);
   }
 
   /**
@@ -164,10 +164,10 @@ public final class Stream implements AutoCloseable {
     checkOpen();
     checkCanWait("isComplete");
     ThreadScope.checkNothingKeptFor(this, "isComplete");
-    long enqueued = fence.advance();
+    long enqueued = progress.advance();
     boolean complete = driver.isComplete();
     if (complete) {
-      fence.markPassed(enqueued);
+      progress.markPassed(enqueued);
     }
     return complete;
   }
@@ -184,8 +184,8 @@ public final class Stream implements AutoCloseable {
     checkOpen();
     checkCanWait("completion");
     ThreadScope.checkNothingKeptFor(this, "completion");
-    long enqueued = fence.advance();
-    return driver.completion().thenRun(() -> fence.markPassed(enqueued));
+    long enqueued = progress.advance();
+    return driver.completion().thenRun(() -> progress.markPassed(enqueued));
   }
 
   /**
@@ -205,10 +205,10 @@ public final class Stream implements AutoCloseable {
     }
     // A concurrent query must not attribute one stream's recording to another stream.
     synchronized (event) {
-      long enqueued = fence.advance();
+      long enqueued = progress.advance();
       event.setRecord(null);
       driver.record(event.driver());
-      event.setRecord(new Event.Recording(fence, enqueued, fence.collectives()));
+      event.setRecord(new Event.Recording(progress, enqueued, progress.collectives()));
     }
   }
 
@@ -226,7 +226,7 @@ public final class Stream implements AutoCloseable {
     checkEvent(event);
     synchronized (event) {
       driver.waitFor(event.driver());
-      fence.follows(event.record());
+      progress.follows(event.record());
     }
   }
 
@@ -353,31 +353,31 @@ public final class Stream implements AutoCloseable {
     return closedWhileBusy;
   }
 
-  /** Returns the fence that tracks the completion of this stream's work. */
-  StreamProgress fence() {
-    return fence;
+  /** Returns the progress that tracks the completion of this stream's work. */
+  StreamProgress progress() {
+    return progress;
   }
 
   /** Records that the work just enqueued uses these buffers, each of which may be null. */
   void uses(Buffer one, @Nullable Buffer another) {
-    uses(one, another, fence.take());
+    uses(one, another, progress.take());
   }
 
   private void uses(@Nullable Buffer one, @Nullable Buffer another, long value) {
     if (one != null) {
-      one.usedBy(fence, value);
+      one.usedBy(progress, value);
     }
     if (another != null && another != one) {
-      another.usedBy(fence, value);
+      another.usedBy(progress, value);
     }
   }
 
   /** Records the buffers of an operation just enqueued; each may be null. */
   void trackOperands(@Nullable Buffer send, @Nullable Buffer recv, @Nullable Buffer scalar) {
-    long value = fence.take();
+    long value = progress.take();
     uses(send, recv, value);
     uses(scalar, null, value);
-    fence.markCollective(value);
+    progress.markCollective(value);
   }
 
   /** Waits for copies, which depend on no other rank. */
@@ -387,16 +387,16 @@ public final class Stream implements AutoCloseable {
 
   /** Waits for all enqueued work, regardless of failures of the communicators. */
   void drain(Duration timeout) {
-    long enqueued = fence.advance();
+    long enqueued = progress.advance();
     driver.drain(timeout);
-    fence.markPassed(enqueued);
+    progress.markPassed(enqueued);
   }
 
   /** Copies to host memory and waits, as {@link #synchronize()} does. */
   void download(Buffer source, MemorySegment target) {
-    long enqueued = fence.advance();
+    long enqueued = progress.advance();
     reportingAborts(() -> driver.download(source.memory(), target));
-    fence.markPassed(enqueued);
+    progress.markPassed(enqueued);
   }
 
   /** Returns whether all work is done, regardless of failures of the communicators. */
@@ -464,7 +464,7 @@ public final class Stream implements AutoCloseable {
     leak.close();
     if (!driver.foreign() && hasPendingCollective()) {
       closedWhileBusy = true;
-      fence.keepStream();
+      progress.keepStream();
       deviceKey = DeviceType.NO_DEVICE;
       throw new IllegalStateException(
           "stream is closed while a collective of %s is pending on it; it is released when that communicator is closed or aborted; synchronize before closing: %s"
@@ -475,18 +475,18 @@ public final class Stream implements AutoCloseable {
   }
 
   private boolean hasPendingCollective() {
-    return users.anyOpen() && !fence.passedCollectives();
+    return users.anyOpen() && !progress.passedCollectives();
   }
 
   private void release() {
-    long enqueued = fence.advance();
+    long enqueued = progress.advance();
     try {
       driver.release();
     } finally {
       released = true;
     }
     if (!stuck()) {
-      fence.markPassed(enqueued);
+      progress.markPassed(enqueued);
     }
   }
 

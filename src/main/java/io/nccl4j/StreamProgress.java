@@ -10,19 +10,19 @@ import java.util.Map;
 /**
  * Tracks the completed work of a stream, so that memory is not freed while pending work uses it.
  *
- * <p>Work that uses a buffer takes the stream's current fence value after it has been enqueued. A
- * query of the stream's completion first increments the fence value; if the stream is then found
- * idle, all earlier values have been passed. So all work enqueued between two queries shares a
- * fence value, and taking the value again has no effect. The stream itself is queried only if no
- * wait has reported that a value was passed.
+ * <p>Work that uses a buffer takes the stream's current progress value after it has been enqueued.
+ * A query of the stream's completion first increments the progress value; if the stream is then
+ * found idle, all earlier values have been passed. So all work enqueued between two queries shares
+ * a progress value, and taking the value again has no effect. The stream itself is queried only if
+ * no wait has reported that a value was passed.
  */
 final class StreamProgress {
   /**
    * An event recording that this stream waits for; it is complete once this stream passes {@code
    * value}.
    *
-   * @param value the fence value of this stream after the wait
-   * @param recordedValue the fence value of the recording stream
+   * @param value the progress value of this stream after the wait
+   * @param recordedValue the progress value of the recording stream
    */
   private record Dependency(long value, long recordedValue) {}
 
@@ -30,8 +30,8 @@ final class StreamProgress {
    * A collective of another stream that this stream waits for, directly or through others, until it
    * passes {@code value}.
    *
-   * @param value the fence value of this stream after the last such wait
-   * @param collective the fence value of the other stream's last such collective
+   * @param value the progress value of this stream after the last such wait
+   * @param collective the progress value of the other stream's last such collective
    */
   private record AwaitedCollective(long value, long collective) {
     AwaitedCollective and(AwaitedCollective later) {
@@ -39,10 +39,11 @@ final class StreamProgress {
     }
   }
 
-  /** An action to run once a fence value has been passed. */
+  /** An action to run once a progress value has been passed. */
   private record DeferredAction(long value, Runnable action) {}
 
-  // Weak, because buffers and communicators hold fences, which must not keep an unclosed stream
+  // Weak, because buffers and communicators hold this object, which must not keep an unclosed
+  // stream
   // reachable. While work may be pending, the field below does.
   private final WeakReference<Stream> stream;
 
@@ -94,7 +95,7 @@ final class StreamProgress {
     }
   }
 
-  /** Returns the fence value of the work just enqueued. */
+  /** Returns the progress value of the work just enqueued. */
   long take() {
     long now = currentValue;
     if (lastValue < now) {
@@ -116,7 +117,7 @@ final class StreamProgress {
     }
   }
 
-  /** Records that a fence value belongs to a collective. */
+  /** Records that a progress value belongs to a collective. */
   void markCollective(long value) {
     if (lastCollective < value) {
       synchronized (this) {
@@ -126,17 +127,19 @@ final class StreamProgress {
     }
   }
 
-  /** Increments the fence value; returns the previous one, the last value that work has taken. */
+  /**
+   * Increments the progress value; returns the previous one, the last value that work has taken.
+   */
   synchronized long advance() {
     return currentValue++;
   }
 
   /** Records that later work of the stream waits for a recording; null for none. */
   void follows(Event.Recording recording) {
-    if (recording != null && recording.fence() != this) {
+    if (recording != null && recording.progress() != this) {
       synchronized (this) {
         long value = take();
-        dependencies.put(recording.fence(), new Dependency(value, recording.value()));
+        dependencies.put(recording.progress(), new Dependency(value, recording.value()));
         recording
             .collectives()
             .forEach(
@@ -147,7 +150,7 @@ final class StreamProgress {
     }
   }
 
-  /** Records that all work up to a fence value is done. */
+  /** Records that all work up to a progress value is done. */
   void markPassed(long value) {
     if (value <= passed) {
       return;
@@ -190,7 +193,7 @@ final class StreamProgress {
   }
 
   /**
-   * Returns whether all work up to a fence value is done; queries the stream if that is unknown.
+   * Returns whether all work up to a progress value is done; queries the stream if that is unknown.
    */
   boolean hasPassed(long value) {
     if (value <= passed) {
@@ -211,8 +214,8 @@ final class StreamProgress {
   }
 
   /**
-   * Returns the fence value of the last collective of this stream and of each stream that it waits
-   * for, directly or through others, without those that are known to be done.
+   * Returns the progress value of the last collective of this stream and of each stream that it
+   * waits for, directly or through others, without those that are known to be done.
    */
   synchronized Map<StreamProgress, Long> collectives() {
     awaited.entrySet().removeIf(each -> each.getValue().collective() <= each.getKey().passed);
@@ -230,7 +233,7 @@ final class StreamProgress {
         .anyMatch(each -> !each.getKey().hasPassed(each.getValue()));
   }
 
-  /** Runs an action once a fence value has been passed; at once if it already has. */
+  /** Runs an action once a progress value has been passed; at once if it already has. */
   void whenPassed(long value, Runnable action) {
     synchronized (this) {
       if (value > passed) {

@@ -13,7 +13,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * Tests a fence whose threads record work in another order than the stream's. It needs a backend
+ * Tests a progress whose threads record work in another order than the stream's. It needs a backend
  * whose memory can be allocated while a collective waits, and access to the package.
  */
 class StreamProgressTest {
@@ -39,14 +39,14 @@ class StreamProgressTest {
 
   @Test
   void useRecordedLateDoesNotHideLaterUse() {
-    StreamProgress fence = stream.fence();
+    StreamProgress progress = stream.progress();
     Buffer buffer = backend.newBuffer(0, DataType.INT32, 1);
-    long early = fence.advance();
-    long late = fence.take();
-    fence.markCollective(late);
-    buffer.usedBy(fence, late);
-    buffer.usedBy(fence, early);
-    fence.markPassed(early);
+    long early = progress.advance();
+    long late = progress.take();
+    progress.markCollective(late);
+    buffer.usedBy(progress, late);
+    buffer.usedBy(progress, early);
+    progress.markPassed(early);
     assertThrows(IllegalStateException.class, buffer::close, "the later use is pending");
   }
 
@@ -90,15 +90,15 @@ class StreamProgressTest {
       last.waitFor(complete);
       stream.record(blocked);
       between.waitFor(blocked);
-      assertTrue(between.fence().awaitsCollective());
-      assertFalse(last.fence().awaitsCollective(), "the recording was before the wait");
+      assertTrue(between.progress().awaitsCollective());
+      assertFalse(last.progress().awaitsCollective(), "the recording was before the wait");
       between.record(complete);
       last.waitFor(complete);
-      assertTrue(last.fence().awaitsCollective());
+      assertTrue(last.progress().awaitsCollective());
       ranks.forEach(Communicator::abort);
       assertThrows(CommunicatorAbortedException.class, stream::synchronize);
       stream.synchronize();
-      assertFalse(last.fence().awaitsCollective());
+      assertFalse(last.progress().awaitsCollective());
       assertThrows(NcclException.class, () -> last.synchronize());
     }
   }
@@ -112,10 +112,10 @@ class StreamProgressTest {
       first.record(event);
       ranks.getFirst().allReduce(value, value, ReduceOp.SUM, first);
       second.waitFor(event);
-      assertFalse(second.fence().awaitsCollective());
+      assertFalse(second.progress().awaitsCollective());
       first.record(event);
       second.waitFor(event);
-      assertTrue(second.fence().awaitsCollective());
+      assertTrue(second.progress().awaitsCollective());
       ranks.forEach(Communicator::abort);
     }
   }
@@ -132,27 +132,27 @@ class StreamProgressTest {
       last.waitFor(second);
       stream.record(first);
       between.waitFor(first);
-      StreamProgress fence = last.fence();
-      long waited = fence.advance();
-      assertTrue(fence.awaitsCollective());
-      fence.take();
-      fence.markPassed(waited);
-      assertFalse(fence.awaitsCollective(), "only work before the last value waited");
+      StreamProgress progress = last.progress();
+      long waited = progress.advance();
+      assertTrue(progress.awaitsCollective());
+      progress.take();
+      progress.markPassed(waited);
+      assertFalse(progress.awaitsCollective(), "only work before the last value waited");
       ranks.forEach(Communicator::abort);
     }
   }
 
   @Test
   void collectiveRecordedLateDoesNotHideLaterOne() {
-    StreamProgress fence = stream.fence();
-    long early = fence.advance();
-    long late = fence.take();
-    fence.markCollective(late);
-    fence.markCollective(early);
-    fence.markPassed(early);
-    assertFalse(fence.passedCollectives());
+    StreamProgress progress = stream.progress();
+    long early = progress.advance();
+    long late = progress.take();
+    progress.markCollective(late);
+    progress.markCollective(early);
+    progress.markPassed(early);
+    assertFalse(progress.passedCollectives());
     ranks.forEach(Communicator::abort);
     assertThrows(CommunicatorAbortedException.class, stream::synchronize);
-    assertTrue(fence.passedCollectives());
+    assertTrue(progress.passedCollectives());
   }
 }

@@ -48,7 +48,7 @@ sealed interface CommInit {
     // Most calls need not wait.
   }
 
-  /** Makes the call and waits for it. Called by the thread inside the new parent. */
+  /** Makes the call and waits for it. Called by the thread inside the new handle. */
   void initialize(CommunicatorHandle child, MemorySegment config, Arena arena);
 
   private static MemorySegment bytes(List<UniqueId> ids, Arena arena) {

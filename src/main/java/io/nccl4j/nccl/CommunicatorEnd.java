@@ -153,15 +153,28 @@ final class CommunicatorEnd {
     if (comm == null) {
       return;
     }
+    int result;
     try {
-      int result =
+      result =
           BlockingCalls.callUninterrupted(
               "ncclCommRevoke",
               handle.timeout(),
               "NCCL to end " + function + " of " + handle,
               () -> endCall(comm),
               late -> handle.release());
+    } catch (NcclTimeoutException late) {
+      LOG.warn(
+          "{}: NCCL did not end {} in time; its thread frees the communicator when it returns",
+          handle,
+          function,
+          late);
+      return;
+    } catch (RuntimeException failure) {
       handle.release();
+      throw failure;
+    }
+    handle.release();
+    try {
       NcclResults.check(result, "ncclCommRevoke");
       if (handle.watchedCall() != 0) {
         // NCCL clears its flags at the end of a revoke, and refuses a second one. A thread that has
@@ -219,6 +232,7 @@ final class CommunicatorEnd {
     }
     if (context.isAborted() && !revoked) {
       // A shrink or a failed revoke has ended the operations: there is nothing to finish.
+      context.markAborted();
       abort();
       return;
     }
@@ -233,7 +247,7 @@ final class CommunicatorEnd {
           handle.peers()
               + ", or the end of a CUDA graph that other code has captured operations in",
           this::finalizeAndDestroy);
-    } catch (RuntimeException failure) {
+    } catch (RuntimeException | Error failure) {
       abortAfter(failure);
       throw failure;
     } finally {
@@ -254,7 +268,7 @@ final class CommunicatorEnd {
     context.awaitStreams("close");
   }
 
-  private void abortAfter(RuntimeException failure) {
+  private void abortAfter(Throwable failure) {
     context.markAborted();
     CloseAll.after(failure, this::abort);
   }

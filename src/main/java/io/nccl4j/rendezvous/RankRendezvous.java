@@ -234,7 +234,7 @@ final class RankRendezvous implements Rendezvous {
     } catch (RuntimeException | Error e) {
       UniqueId unused = created.get();
       if (unused != null) {
-        backend.closeUniqueId(unused);
+        CloseAll.after(e, () -> backend.closeUniqueId(unused));
       }
       throw e;
     }
@@ -351,9 +351,12 @@ final class RankRendezvous implements Rendezvous {
   }
 
   private void release() {
+    CloseAll.all(List.of(() -> close(exchange), () -> close(server)));
+  }
+
+  private void close(Closeable part) {
     try {
-      exchange.close();
-      server.close();
+      part.close();
     } catch (IOException e) {
       throw new RendezvousException(this + " could not be closed: " + e, e);
     }

@@ -50,16 +50,17 @@ import org.jspecify.annotations.NullMarked;
 @NullMarked
 public interface Rendezvous extends AutoCloseable {
   /**
-   * {@return the rendezvous of one rank at rank 0's port} Rank 0 listens on the port from now until
-   * {@link #close}, or until an exchange fails; the other ranks connect, and retry until it does.
-   * Rank 0 listens on the loopback interface if {@code host} is {@code localhost} or a loopback
-   * address, else on all interfaces, because the name by which others reach this host may be
-   * unknown to the host itself.
+   * {@return the rendezvous of one rank at rank 0's port} Unless it is alone, rank 0 listens on the
+   * port from now until {@link #close}, or until an exchange fails; the other ranks connect, and
+   * retry until it does. Rank 0 listens on the loopback interface if {@code host} is {@code
+   * localhost} or a loopback address, else on all interfaces, because the name by which others
+   * reach this host may be unknown to the host itself.
    *
-   * <p><b>What the secret protects.</b> Both sides prove that they know it by an HMAC-SHA256 over
-   * fresh random nonces, without sending it. Neither an unauthenticated client nor a replay of
-   * recorded messages can obtain an id from rank 0 or pass an id to a rank. Ids, and whatever else
-   * the ranks tell each other, are encrypted with AES-256-GCM under a key of that attempt.
+   * <p><b>What the secret protects.</b> A client proves that it knows it by an HMAC-SHA256 over
+   * fresh random nonces, without sending it; what rank 0 sends is sealed, so a client need not
+   * trust the server. Neither an unauthenticated client nor a replay of recorded messages can
+   * obtain an id from rank 0 or pass an id to a rank. Ids, and whatever else the ranks tell each
+   * other, are encrypted with AES-256-GCM under a key of that attempt.
    *
    * <p><b>What it does not protect.</b> Anyone who has the secret can take any rank's place. An
    * eavesdropper can test guesses offline, so the secret must be random; anyone who learns it later

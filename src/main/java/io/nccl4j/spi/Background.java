@@ -45,7 +45,8 @@ public final class Background {
             .toList());
   }
 
-  private static CompletionStage<Void> startOrRun(String thread, Runnable work) {
+  /** Runs work in a new daemon thread, or in this one if none can be started. */
+  public static CompletionStage<Void> startOrRun(String thread, Runnable work) {
     try {
       return start(
           thread,

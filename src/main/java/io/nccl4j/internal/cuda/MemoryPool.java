@@ -223,7 +223,7 @@ public abstract class MemoryPool {
     } catch (ExecutionException failure) {
       throw BlockingCalls.rethrown(failure.getCause());
     }
-    LOG.info("{} waits for work of the devices; it goes on in the background", kind.freeFunction);
+    LOG.info("a free waits for work of the devices; it goes on in the background");
     LateFree late = new LateFree(place, freed);
     synchronized (KEPT) {
       LATE.add(late);

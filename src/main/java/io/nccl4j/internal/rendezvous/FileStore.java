@@ -3,6 +3,7 @@ package io.nccl4j.internal.rendezvous;
 import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.SeekableByteChannel;
 import java.nio.file.Files;
@@ -77,14 +78,22 @@ public final class FileStore implements Store {
         problems.remove(file);
         return read(file);
       }
-      String defect = found.isRegularFile() ? "is too long" : "is not a regular file";
-      if (problems.put(file, defect) == null) {
-        LOG.warn("{} {}; waiting for its owner to replace it", file, defect);
-      }
+      note(file, found.isRegularFile() ? "is too long" : "is not a regular file");
     } catch (NoSuchFileException e) {
       problems.remove(file);
+    } catch (ClosedByInterruptException e) {
+      throw e;
+    } catch (IOException e) {
+      // For example a file of another user, or a file of NFS that has just been replaced.
+      note(file, "could not be read: " + e);
     }
     return new byte[0];
+  }
+
+  private void note(Path file, String defect) {
+    if (problems.put(file, defect) == null) {
+      LOG.warn("{} {}; waiting for its owner to replace it", file, defect);
+    }
   }
 
   private static byte[] read(Path file) throws IOException {

@@ -30,7 +30,8 @@ final class Follower {
 
   UniqueId run(Runnable checkStillOpen)
       throws IOException, InterruptedException, ExchangeFailedException {
-    Deadline end = attempt.deadline;
+    // Rank 0 began to wait at about the same time; at the end it tells which ranks are missing.
+    Deadline end = Deadline.after(attempt.deadline.remaining().plus(StoreExchange.LINGER));
     Backoff backoff = Backoff.betweenAttempts(end);
     boolean answered = false;
     try {
@@ -39,6 +40,7 @@ final class Follower {
         attempt.keepAnnounced(store);
         if (!attempt.failure().equals(before)) {
           end = Deadline.after(StoreExchange.LINGER);
+          backoff = Backoff.betweenAttempts(end);
         }
         Optional<SealedStore.Value> answer =
             store

@@ -104,7 +104,12 @@ final class Leader {
         checkStillOpen.run();
         backoff.pause();
       }
-      tellAll(checkStillOpen);
+      try {
+        tellAll(checkStillOpen);
+      } catch (IOException e) {
+        // The failure itself matters more.
+        LOG.warn("rank 0 could not tell every rank: {}", e.toString());
+      }
     } finally {
       Interrupts.defer(this::cleanUp);
     }
@@ -193,6 +198,8 @@ final class Leader {
         store
             .get(receiptKey(rank))
             .filter(receipt -> receipt.answered().equals(peer.answer))
+            // A rank that is told that it does not know the secret cannot seal its receipt.
+            .filter(receipt -> !peer.reason.isEmpty() || store.open(receipt).isPresent())
             .isPresent();
     if (peer.confirmed && failure.isEmpty()) {
       // Its problem, if it has one, is not that of a process that has ended.

@@ -18,12 +18,4 @@ public final class Ranks {
     }
     return (ranks.cardinality() == 1 ? "rank " : "ranks ") + String.join(", ", parts);
   }
-
-  /** Returns the ranks from 1 to {@code size - 1} that are not present. */
-  public static BitSet missing(BitSet present, int size) {
-    BitSet missing = new BitSet(size);
-    missing.set(1, size);
-    missing.andNot(present);
-    return missing;
-  }
 }

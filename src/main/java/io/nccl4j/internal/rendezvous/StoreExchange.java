@@ -2,12 +2,14 @@ package io.nccl4j.internal.rendezvous;
 
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.auth.SharedSecret;
+import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.Loggers;
 import java.io.IOException;
 import java.net.ProtocolException;
 import java.net.SocketTimeoutException;
+import java.nio.file.FileSystemException;
 import java.time.Duration;
 import java.util.function.Supplier;
 import org.apache.logging.log4j.Logger;
@@ -93,6 +95,7 @@ public final class StoreExchange implements IdExchange {
 
   private UniqueId converse(Attempt attempt, UniqueId id)
       throws InterruptedException, ExchangeFailedException {
+    Backoff backoff = Backoff.betweenAttempts(attempt.deadline);
     while (true) {
       try (Store opened = stores.get()) {
         store = opened;
@@ -117,11 +120,19 @@ public final class StoreExchange implements IdExchange {
         }
         if (!reopens || e instanceof ProtocolException || attempt.deadline.passed()) {
           throw new ExchangeFailedException(
-              place + " failed rank " + self.rank() + ": " + e.getMessage(), e);
+              place + " failed rank " + self.rank() + ": " + describe(e), e);
         }
         LOG.debug("rank {} opens {} again: {}", self.rank(), place, e.toString());
+        backoff.pause();
       }
     }
+  }
+
+  /** Many exceptions of files have only the name of the file as their message. */
+  private static String describe(IOException e) {
+    return e instanceof FileSystemException || e.getMessage() == null
+        ? e.toString()
+        : e.getMessage();
   }
 
   /** Ends an exchange in progress in any thread. */

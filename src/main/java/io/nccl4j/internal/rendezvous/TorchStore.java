@@ -74,7 +74,7 @@ public class TorchStore implements Store {
         deadline = limit.orAfter(ATTEMPT_TIMEOUT);
         connect(attempt);
         // Beyond the limit, a rank still gets and gives the reasons of a failure.
-        deadline = Deadline.after(limit.remaining().plus(StoreExchange.LINGER));
+        deadline = Deadline.after(limit.remaining().plus(StoreExchange.LINGER.multipliedBy(2)));
         return;
       } catch (ProtocolException e) {
         throw e;

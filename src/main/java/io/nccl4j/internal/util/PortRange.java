@@ -71,17 +71,23 @@ public record PortRange(String name, int first, int last) {
   }
 
   /**
-   * Binds to a free port, the highest first: users tend to give the lowest one to a rendezvous.
+   * Returns a channel that listens on a free port, the highest first: users tend to give the lowest
+   * one to a rendezvous.
    *
    * @throws BindException if no port is free
    */
-  public void bind(ServerSocketChannel server, InetAddress address, int backlog)
-      throws IOException {
-    for (int port = last; port >= first; port--) {
+  public ServerSocketChannel listen(InetAddress address, int backlog) throws IOException {
+    for (int port = last; ; port--) {
+      // A new one each time: if two processes bind to a port at once, the one that cannot listen
+      // stays bound.
+      ServerSocketChannel server = ServerSocketChannel.open();
       try {
-        server.bind(new InetSocketAddress(address, port), backlog);
-        return;
-      } catch (BindException e) {
+        return server.bind(new InetSocketAddress(address, port), backlog);
+      } catch (IOException e) {
+        server.close();
+        if (!(e instanceof BindException)) {
+          throw e;
+        }
         if (port == first) {
           BindException failure =
               new BindException(

@@ -43,23 +43,22 @@ class PortRangeTest {
 
   @Test
   void highestFreePortIsTaken() throws Exception {
-    try (ServerSocket taken = new ServerSocket(0, 1, LOOPBACK);
-        ServerSocketChannel server = ServerSocketChannel.open()) {
+    try (ServerSocket taken = new ServerSocket(0, 1, LOOPBACK)) {
       int last = taken.getLocalPort();
-      new PortRange("P", last - 20, last).bind(server, LOOPBACK, 1);
-      int port = server.socket().getLocalPort();
-      assertTrue(port >= last - 20 && port < last, () -> port + ", of " + last);
+      try (ServerSocketChannel server = new PortRange("P", last - 20, last).listen(LOOPBACK, 1)) {
+        int port = server.socket().getLocalPort();
+        assertTrue(port >= last - 20 && port < last, () -> port + ", of " + last);
+      }
     }
   }
 
   @Test
   void rangeWithoutFreePortIsNamed() throws Exception {
-    try (ServerSocket taken = new ServerSocket(0, 1, LOOPBACK);
-        ServerSocketChannel server = ServerSocketChannel.open()) {
+    try (ServerSocket taken = new ServerSocket(0, 1, LOOPBACK)) {
       int port = taken.getLocalPort();
       PortRange ports = new PortRange("NCCL4J_PORTS", port, port);
       String message =
-          assertThrows(BindException.class, () -> ports.bind(server, LOOPBACK, 1)).getMessage();
+          assertThrows(BindException.class, () -> ports.listen(LOOPBACK, 1)).getMessage();
       String expected = "no port of NCCL4J_PORTS (%d-%d) is free at ".formatted(port, port);
       assertTrue(message.startsWith(expected), message);
     }

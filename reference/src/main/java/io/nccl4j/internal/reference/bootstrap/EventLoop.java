@@ -62,14 +62,14 @@ final class EventLoop implements Runnable {
     ServerSocketChannel opened = null;
     boolean started = false;
     try {
-      opened = ServerSocketChannel.open();
-      server = opened;
       Optional<PortRange> ports = PortRange.configured();
       if (ports.isPresent()) {
-        ports.get().bind(server, listenAddress, BACKLOG);
+        opened = ports.get().listen(listenAddress, BACKLOG);
       } else {
-        server.bind(new InetSocketAddress(listenAddress, 0), BACKLOG);
+        opened = ServerSocketChannel.open();
+        opened.bind(new InetSocketAddress(listenAddress, 0), BACKLOG);
       }
+      server = opened;
       server.configureBlocking(false);
       acceptKey = server.register(selector, SelectionKey.OP_ACCEPT);
       address = (InetSocketAddress) server.getLocalAddress();

@@ -173,8 +173,10 @@ public final class ReferenceStream implements StreamDriver {
   private void note(Throwable failed) {
     if (failed != null) {
       taskFailure = failed;
-      if (failure == null) {
-        failure = failed;
+      synchronized (queue) {
+        if (failure == null) {
+          failure = failed;
+        }
       }
     }
   }
