@@ -30,9 +30,10 @@ final class OperationNumbers {
 
   /**
    * Counts an operation; returns its number among the collectives, or among the messages to or from
-   * its peer. An operation that only one backend has is not counted and has number 0.
+   * its peer. An operation that only one backend has is not counted and has number 0. Synchronized,
+   * since a second thread is refused only after its operation was counted.
    */
-  long count(Operation operation, int peer) {
+  synchronized long count(Operation operation, int peer) {
     if (operation == null) {
       return 0;
     }
@@ -49,7 +50,7 @@ final class OperationNumbers {
   /**
    * Undoes the count of an operation that was rejected: no operation of another rank matches it.
    */
-  void uncount(Operation operation, int peer) {
+  synchronized void uncount(Operation operation, int peer) {
     if (operation == null) {
       return;
     }

@@ -174,22 +174,19 @@ final class CommunicatorEnd {
       throw failure;
     }
     handle.release();
-    try {
-      NcclResults.check(result, "ncclCommRevoke");
-      if (handle.watchedCall() != 0) {
-        // NCCL clears its flags at the end of a revoke, and refuses a second one. A thread that has
-        // not looked at them meanwhile waits on.
-        LOG.warn(
-            "{}: {} has not returned although NCCL has ended the operations; unless it returns, its thread and the communicator are leaked",
-            handle,
-            function);
-      }
-    } catch (NcclException failure) {
+    if (result != nccl_h.ncclSuccess()) {
       LOG.warn(
           "{}: NCCL did not end {}; its thread frees the communicator when it returns",
           handle,
           function,
-          failure);
+          NcclResults.failure(result, "ncclCommRevoke"));
+    } else if (handle.watchedCall() != 0) {
+      // NCCL clears its flags at the end of a revoke, and refuses a second one. A thread that has
+      // not looked at them meanwhile waits on.
+      LOG.warn(
+          "{}: {} has not returned although NCCL has ended the operations; unless it returns, its thread and the communicator are leaked",
+          handle,
+          function);
     }
   }
 

@@ -198,7 +198,7 @@ final class Leader {
         store
             .get(receiptKey(rank))
             .filter(receipt -> receipt.answered().equals(peer.answer))
-            // A rank that is told that it does not know the secret cannot seal its receipt.
+            // A rank without the secret cannot seal the receipt of the reason.
             .filter(receipt -> !peer.reason.isEmpty() || store.open(receipt).isPresent())
             .isPresent();
     if (peer.confirmed && failure.isEmpty()) {

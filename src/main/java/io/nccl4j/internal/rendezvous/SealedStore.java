@@ -62,7 +62,7 @@ final class SealedStore {
     }
   }
 
-  /** Returns whether a key has a value, whoever has written it. */
+  /** Returns whether a key has a value, of any version or process. */
   boolean has(String name) throws IOException {
     return store.get(prefix + name).length > 0;
   }
