@@ -303,6 +303,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *graphExec, cudaGraph_t graph, 
   if (flags & ~known) not_emulated("instantiating a graph with flags %#llx", flags);
   graph_t *g = object_get(graph, KIND_GRAPH);
   if (!g) RETURN(cudaErrorInvalidValue);
+  if (nccl4j_standin_unsafe() != cudaSuccess) {
+    object_put(g);
+    RETURN(cudaErrorStreamCaptureUnsupported);
+  }
   exec_t *e = calloc(1, sizeof *e);
   pthread_mutex_init(&e->lock, NULL);
   pthread_mutex_lock(&graphs_lock);

@@ -782,6 +782,9 @@ public final class Communicator implements AutoCloseable {
    * interrupt status is kept. A communicator that is not connected yet is aborted. Idempotent; has
    * no effect after {@link #abort}. C: {@code ncclCommFinalize}, {@code ncclCommDestroy}.
    *
+   * <p>NCCL frees memory, for which CUDA may wait for all kernels of the device: where ranks share
+   * a device, no other rank may be waiting for this one in an operation.
+   *
    * <p>The reference backend also compares the collectives that this rank has called with those of
    * the other ranks. If they differ, at least the last rank to close throws an {@link
    * NcclInvalidUsageException} that names the collective.

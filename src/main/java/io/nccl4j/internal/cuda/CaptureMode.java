@@ -8,11 +8,10 @@ import java.util.function.Supplier;
 
 /**
  * The stream capture mode of the calling thread. In the default mode, a call that is unsafe during
- * a capture, such as a query or an allocation, fails while any thread captures in global mode, as
- * frameworks do, and invalidates that capture. nccl4j's queries are never part of a capture, so it
- * makes them in relaxed mode.
- *
- * <p>Set the device first: changing the mode may create a context on the current device.
+ * a capture fails while any thread captures in global mode, as frameworks do, or while this thread
+ * captures another stream, and invalidates that capture. CUDA's documentation does not list these
+ * calls. nccl4j's queries, and its calls that create and destroy streams, events and graphs, are
+ * never part of a capture, so it makes them in relaxed mode.
  */
 public final class CaptureMode {
   private CaptureMode() {}
@@ -22,14 +21,29 @@ public final class CaptureMode {
     exchange(cudart_h.cudaStreamCaptureModeRelaxed());
   }
 
-  /** Runs a call in relaxed mode and restores the previous mode. */
-  public static <T> T relaxed(Supplier<T> call) {
-    int before = exchange(cudart_h.cudaStreamCaptureModeRelaxed());
-    try {
-      return call.get();
-    } finally {
-      exchange(before);
-    }
+  /** Runs a call in relaxed mode on a device, and restores the previous mode and device. */
+  static <T> T relaxed(int device, Supplier<T> call) {
+    // The device first: changing the mode may create a context on the current device.
+    return CurrentDevice.call(
+        device,
+        () -> {
+          int before = exchange(cudart_h.cudaStreamCaptureModeRelaxed());
+          try {
+            return call.get();
+          } finally {
+            exchange(before);
+          }
+        });
+  }
+
+  /** Runs a call without a result like {@link #relaxed}. */
+  static void runRelaxed(int device, Runnable call) {
+    relaxed(
+        device,
+        () -> {
+          call.run();
+          return null;
+        });
   }
 
   private static int exchange(int mode) {

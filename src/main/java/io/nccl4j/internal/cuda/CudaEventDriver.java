@@ -38,7 +38,7 @@ public final class CudaEventDriver implements EventDriver {
   }
 
   private static CudaEventDriver create(int device, int flags) {
-    return new CudaEventDriver(CurrentDevice.call(device, () -> createHandle(flags)), device);
+    return new CudaEventDriver(CaptureMode.relaxed(device, () -> createHandle(flags)), device);
   }
 
   private static MemorySegment createHandle(int flags) {
@@ -75,7 +75,7 @@ public final class CudaEventDriver implements EventDriver {
 
   @Override
   public boolean isComplete() {
-    return CurrentDevice.call(device, () -> CaptureMode.relaxed(this::reached));
+    return CaptureMode.relaxed(device, this::reached);
   }
 
   private boolean reached() {
@@ -90,7 +90,7 @@ public final class CudaEventDriver implements EventDriver {
 
   @Override
   public void await(Duration timeout, TimeoutReport late) {
-    if (!CurrentDevice.call(device, () -> CaptureMode.relaxed(() -> completesWithin(timeout)))) {
+    if (!CaptureMode.relaxed(device, () -> completesWithin(timeout))) {
       throw late.timedOut("cudaEventQuery", timeout, "the work before " + this);
     }
   }
@@ -137,7 +137,7 @@ public final class CudaEventDriver implements EventDriver {
     if (closing.compareAndSet(false, true)) {
       String function = "cudaEventDestroy";
       Runnable destroy = () -> CudaResults.check(cudart_h.cudaEventDestroy(handle), function);
-      guard.end(() -> PlatformThreads.run(function, () -> CurrentDevice.run(device, destroy)));
+      guard.end(() -> PlatformThreads.run(function, () -> CaptureMode.runRelaxed(device, destroy)));
     }
   }
 

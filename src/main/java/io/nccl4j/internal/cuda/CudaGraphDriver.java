@@ -21,7 +21,7 @@ public final class CudaGraphDriver implements GraphDriver {
 
   /** Instantiates a captured graph and destroys it. */
   static CudaGraphDriver instantiate(int device, MemorySegment graph) {
-    return CurrentDevice.call(
+    return CaptureMode.relaxed(
         device,
         () -> {
           CudaGraphDriver driver;
@@ -70,6 +70,6 @@ public final class CudaGraphDriver implements GraphDriver {
   public void release() {
     String function = "cudaGraphExecDestroy";
     Runnable destroy = () -> CudaResults.check(cudart_h.cudaGraphExecDestroy(handle), function);
-    PlatformThreads.run(function, () -> CurrentDevice.run(device, destroy));
+    PlatformThreads.run(function, () -> CaptureMode.runRelaxed(device, destroy));
   }
 }

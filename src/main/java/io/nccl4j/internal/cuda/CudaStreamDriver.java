@@ -24,7 +24,6 @@ import java.util.List;
 import java.util.concurrent.CompletionStage;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
-import java.util.function.Supplier;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -60,7 +59,7 @@ public final class CudaStreamDriver implements StreamDriver {
 
   /** Creates a stream on a device. */
   public static CudaStreamDriver create(int device, StreamContext users) {
-    MemorySegment handle = CurrentDevice.call(device, CudaStreamDriver::createHandle);
+    MemorySegment handle = CaptureMode.relaxed(device, CudaStreamDriver::createHandle);
     return new CudaStreamDriver(handle, device, users, false);
   }
 
@@ -123,10 +122,10 @@ public final class CudaStreamDriver implements StreamDriver {
 
   private void await(
       BooleanSupplier reached, Deadline deadline, String function, boolean checkUsers) {
-    relaxed(
+    CaptureMode.runRelaxed(
+        device,
         () -> {
           awaitOnDevice(reached, deadline, function, checkUsers);
-          return null;
         });
   }
 
@@ -159,7 +158,7 @@ public final class CudaStreamDriver implements StreamDriver {
   public boolean isComplete() {
     boolean reached;
     try {
-      reached = relaxed(this::reached);
+      reached = CaptureMode.relaxed(device, this::reached);
     } catch (CudaException failure) {
       throw withFailureOfUsers(failure);
     }
@@ -170,16 +169,12 @@ public final class CudaStreamDriver implements StreamDriver {
   @Override
   public boolean idle() {
     try {
-      return PlatformThreads.call("cudaStreamQuery", () -> relaxed(this::ended));
+      return PlatformThreads.call(
+          "cudaStreamQuery", () -> CaptureMode.relaxed(device, this::ended));
     } catch (CudaException failure) {
       // A wait for the stream throws it. Other failures do not say that the work has ended.
       return CudaResults.ofBrokenDevice(failure.code());
     }
-  }
-
-  /** Queries the device without taking part in any capture, including this thread's. */
-  private <T> T relaxed(Supplier<T> query) {
-    return CurrentDevice.call(device, () -> CaptureMode.relaxed(query));
   }
 
   @Override
@@ -377,7 +372,7 @@ public final class CudaStreamDriver implements StreamDriver {
   @Override
   public void dropCapture() {
     try {
-      CurrentDevice.run(device, () -> CudaGraphDriver.destroy(captured()));
+      CaptureMode.runRelaxed(device, () -> CudaGraphDriver.destroy(captured()));
     } catch (CudaException e) {
       // The error that invalidated the capture is thrown elsewhere; CUDA repeats it here.
       LOG.debug("{}: the capture was invalid already", this, e);
@@ -428,7 +423,7 @@ public final class CudaStreamDriver implements StreamDriver {
     guard.end(
         () -> {
           if (!foreign) {
-            CurrentDevice.run(
+            CaptureMode.runRelaxed(
                 device,
                 () -> CudaResults.check(cudart_h.cudaStreamDestroy(handle), "cudaStreamDestroy"));
           }

@@ -26,8 +26,9 @@ class CuPy:
 
         self.cupy = cupy
         cupy.cuda.Device(0).use()
-        signed_bytes = tuple(byte - 256 if byte > 127 else byte for byte in unique_id)
-        self.comm = nccl.NcclCommunicator(size, signed_bytes, rank)
+        if int(cupy.__version__.split(".")[0]) < 14:
+            unique_id = tuple(byte - 256 if byte > 127 else byte for byte in unique_id)
+        self.comm = nccl.NcclCommunicator(size, unique_id, rank)
         self.name = f"CuPy {cupy.__version__}, NCCL {nccl.get_version()}"
 
     def all_reduce(self, type_name, values):
