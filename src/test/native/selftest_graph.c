@@ -421,6 +421,55 @@ static void refused_captures(void) {
   OK(cudaEventDestroy(never_recorded));
 }
 
+/* Calls on other objects while a thread captures a stream; which of them CUDA refuses was seen on an H100, driver 580. */
+static cudaStream_t new_stream;
+static cudaEvent_t new_event;
+static cudaGraph_t built;
+static cudaGraphExec_t executable;
+
+static cudaError_t create_stream(void) { return cudaStreamCreateWithFlags(&new_stream, cudaStreamNonBlocking); }
+static cudaError_t launch(void) { return cudaGraphLaunch(executable, new_stream); }
+static cudaError_t query_stream(void) { return cudaStreamQuery(new_stream); }
+static cudaError_t create_event(void) { return cudaEventCreateWithFlags(&new_event, cudaEventDisableTiming); }
+static cudaError_t record_event(void) { return cudaEventRecord(new_event, new_stream); }
+static cudaError_t query_event(void) { return cudaEventQuery(new_event); }
+static cudaError_t destroy_event(void) { return cudaEventDestroy(new_event); }
+static cudaError_t instantiate_graph(void) { return cudaGraphInstantiate(&executable, built, 0); }
+static cudaError_t destroy_executable(void) { return cudaGraphExecDestroy(executable); }
+static cudaError_t destroy_graph(void) { return cudaGraphDestroy(built); }
+static cudaError_t destroy_stream(void) { return cudaStreamDestroy(new_stream); }
+
+static void calls_beside_a_capture(void) {
+  static const struct {
+    cudaError_t (*call)(void);
+    bool refused;
+  } calls[] = {
+      {create_stream, false}, {create_event, false}, {query_stream, true}, {query_event, true}, {instantiate_graph, true},
+      {launch, false}, {record_event, false}, {destroy_executable, true}, {destroy_graph, false}, {destroy_event, false},
+      {destroy_stream, false},
+  };
+  cudaStream_t stream = stream_new();
+  OK(cudaGraphCreate(&built, 0));
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaGraph_t graph;
+    begin_capture(stream);
+    if (calls[i].refused) SAME(cudaErrorStreamCaptureUnsupported, calls[i].call());
+    else OK(calls[i].call());
+    SAME(calls[i].refused ? cudaErrorStreamCaptureInvalidated : cudaSuccess, cudaStreamEndCapture(stream, &graph));
+    if (!calls[i].refused) OK(cudaGraphDestroy(graph));
+    else {
+      begin_capture(stream);
+      OK(cudaThreadExchangeStreamCaptureMode(&mode));
+      OK(calls[i].call());
+      OK(cudaThreadExchangeStreamCaptureMode(&mode));
+      OK(cudaStreamEndCapture(stream, &graph));
+      OK(cudaGraphDestroy(graph));
+    }
+  }
+  OK(cudaStreamDestroy(stream));
+}
+
 /* A launch in a capture is a child graph, also the second launch of one graph. */
 static void nested_graphs(void) {
   static atomic_int number;
@@ -501,6 +550,7 @@ int main(void) {
   event_within_a_graph();
   streams_of_a_library();
   refused_captures();
+  calls_beside_a_capture();
   nested_graphs();
   user_objects();
   for (const char *const *kind = (const char *const[]){"stream", "event", "graph", "pinned", NULL}; *kind; kind++)

@@ -303,14 +303,15 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *graphExec, cudaGraph_t graph, 
   if (flags & ~known) not_emulated("instantiating a graph with flags %#llx", flags);
   graph_t *g = object_get(graph, KIND_GRAPH);
   if (!g) RETURN(cudaErrorInvalidValue);
-  if (nccl4j_standin_unsafe() != cudaSuccess) {
+  cudaError_t error = nccl4j_standin_unsafe();
+  if (error != cudaSuccess) {
     object_put(g);
-    RETURN(cudaErrorStreamCaptureUnsupported);
+    RETURN(error);
   }
   exec_t *e = calloc(1, sizeof *e);
   pthread_mutex_init(&e->lock, NULL);
   pthread_mutex_lock(&graphs_lock);
-  cudaError_t error = place_nodes(e, g);
+  error = place_nodes(e, g);
   if (error == cudaSuccess) e->users = user_references_copy(g->users);
   pthread_mutex_unlock(&graphs_lock);
   if (error == cudaSuccess) {
@@ -325,6 +326,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *graphExec, cudaGraph_t graph, 
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec) {
   ENTER(cudaGraphExecDestroy);
+  if (nccl4j_standin_unsafe() != cudaSuccess) RETURN(cudaErrorStreamCaptureUnsupported);
   if (!object_retire(graphExec, KIND_GRAPH_EXEC)) RETURN(cudaErrorInvalidValue);
   object_put(graphExec);
   RETURN(cudaSuccess);

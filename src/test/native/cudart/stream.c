@@ -466,7 +466,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   RETURN(error);
 }
 
-/* Treated as unsafe during a capture: CUDA's documentation has no list of unsafe calls. */
 static cudaError_t stream_query(stream_t *s) {
   cudaError_t error = capture_forbids_wait(s);
   if (error == cudaSuccess) error = nccl4j_standin_unsafe();

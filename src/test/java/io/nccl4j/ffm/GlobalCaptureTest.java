@@ -8,6 +8,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Event;
+import io.nccl4j.Graph;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
@@ -54,6 +55,19 @@ class GlobalCaptureTest {
       assertEquals(4, values[3]);
       buffer.close();
       pair.backend().newPinnedBuffer(DataType.INT32, 4).close();
+      assertEquals(0, capture.end(), "cudaStreamEndCapture");
+    }
+  }
+
+  @Test
+  void graphsLeaveTheCaptureValid() throws Exception {
+    try (Pair pair = new Pair(CommunicatorConfig.defaults());
+        Buffer buffer = pair.rank(0).newBuffer(DataType.INT32, 4);
+        Capture capture = new Capture()) {
+      Stream stream = pair.rank(0).newStream();
+      Runnable sum = () -> pair.rank(0).allReduce(buffer, buffer, ReduceOp.SUM, stream);
+      Graph.capture(stream, sum).close();
+      stream.close();
       assertEquals(0, capture.end(), "cudaStreamEndCapture");
     }
   }

@@ -10,8 +10,9 @@ import java.util.function.Supplier;
  * The stream capture mode of the calling thread. In the default mode, a call that is unsafe during
  * a capture fails while any thread captures in global mode, as frameworks do, or while this thread
  * captures another stream, and invalidates that capture. CUDA's documentation does not list these
- * calls. nccl4j's queries, and its calls that create and destroy streams, events and graphs, are
- * never part of a capture, so it makes them in relaxed mode.
+ * calls; on a GPU, allocations, frees, queries, and the instantiation and destruction of an
+ * executable graph were refused. nccl4j's are never part of a capture, so it makes them in relaxed
+ * mode.
  */
 public final class CaptureMode {
   private CaptureMode() {}

@@ -38,7 +38,7 @@ public final class CudaEventDriver implements EventDriver {
   }
 
   private static CudaEventDriver create(int device, int flags) {
-    return new CudaEventDriver(CaptureMode.relaxed(device, () -> createHandle(flags)), device);
+    return new CudaEventDriver(CurrentDevice.call(device, () -> createHandle(flags)), device);
   }
 
   private static MemorySegment createHandle(int flags) {
@@ -137,7 +137,7 @@ public final class CudaEventDriver implements EventDriver {
     if (closing.compareAndSet(false, true)) {
       String function = "cudaEventDestroy";
       Runnable destroy = () -> CudaResults.check(cudart_h.cudaEventDestroy(handle), function);
-      guard.end(() -> PlatformThreads.run(function, () -> CaptureMode.runRelaxed(device, destroy)));
+      guard.end(() -> PlatformThreads.run(function, () -> CurrentDevice.run(device, destroy)));
     }
   }
 

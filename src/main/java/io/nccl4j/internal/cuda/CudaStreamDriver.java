@@ -59,7 +59,7 @@ public final class CudaStreamDriver implements StreamDriver {
 
   /** Creates a stream on a device. */
   public static CudaStreamDriver create(int device, StreamContext users) {
-    MemorySegment handle = CaptureMode.relaxed(device, CudaStreamDriver::createHandle);
+    MemorySegment handle = CurrentDevice.call(device, CudaStreamDriver::createHandle);
     return new CudaStreamDriver(handle, device, users, false);
   }
 
@@ -372,7 +372,7 @@ public final class CudaStreamDriver implements StreamDriver {
   @Override
   public void dropCapture() {
     try {
-      CaptureMode.runRelaxed(device, () -> CudaGraphDriver.destroy(captured()));
+      CurrentDevice.run(device, () -> CudaGraphDriver.destroy(captured()));
     } catch (CudaException e) {
       // The error that invalidated the capture is thrown elsewhere; CUDA repeats it here.
       LOG.debug("{}: the capture was invalid already", this, e);
@@ -423,7 +423,7 @@ public final class CudaStreamDriver implements StreamDriver {
     guard.end(
         () -> {
           if (!foreign) {
-            CaptureMode.runRelaxed(
+            CurrentDevice.run(
                 device,
                 () -> CudaResults.check(cudart_h.cudaStreamDestroy(handle), "cudaStreamDestroy"));
           }

@@ -27,6 +27,7 @@ import org.junit.jupiter.params.provider.ValueSource;
  * are current, files and links exist.
  */
 class DocumentationTest {
+  private static final Pattern CODE_BLOCK = Pattern.compile("(?ms)^(`{3,})[^`]*?$.*?^\\1$");
   private static final Pattern JAVA_BLOCK = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL);
   private static final String SNIPPET = "{@snippet";
   private static final Pattern VERSION_PROPERTY =
@@ -222,7 +223,8 @@ class DocumentationTest {
     int links = 0;
     for (Path page : pages()) {
       String text = Files.readString(page);
-      for (MatchResult link : LINK.matcher(text).results().toList()) {
+      String prose = CODE_BLOCK.matcher(text).replaceAll("");
+      for (MatchResult link : LINK.matcher(prose).results().toList()) {
         String target = link.group(1);
         if (!target.contains("://")) {
           links++;
