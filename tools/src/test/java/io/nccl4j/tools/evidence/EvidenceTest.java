@@ -16,6 +16,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -93,6 +94,7 @@ class EvidenceTest {
   }
 
   @Test
+  @Tag("slow")
   void limitIsSharedAmongTheSteps() throws IOException, InterruptedException {
     String names = "bandwidth-all-reduce,cross-check-one-process,contract-one-process";
     FinishedProgram ended = run(HANGING, "--quick", "--limit", "30", "--steps", names);
