@@ -56,6 +56,7 @@ public final class FaultCampaignRank {
     LEFT
   }
 
+  private static final String BASE = "base";
   private static final int[] COUNTS = {1, 100, 5_000, 60_000};
   private static final int LARGEST = 60_000;
   private static final Duration STARTING = Duration.ofSeconds(60);
@@ -122,7 +123,7 @@ public final class FaultCampaignRank {
       owners.addFirst(all);
       world = all.split(0, rank, config);
       owners.addFirst(world);
-      base = world.split(0, size - 1 - rank, config);
+      base = world.split(0, size - 1 - rank, config.withName(BASE));
       owners.addFirst(base);
       for (int round = 0; ; round++) {
         repeat(round);
@@ -149,9 +150,12 @@ public final class FaultCampaignRank {
 
   /** Returns the ranks that a failure names, as ranks of the world. */
   private String lost(NcclException failure) {
+    // A wait for the stream of both communicators may throw the failure of either.
+    boolean ofBase = failure.getMessage().contains("Communicator[" + BASE + ": ");
+    IntUnaryOperator worldRanks = ofBase ? r -> size - 1 - r : worldRank;
     Set<Integer> lost = new TreeSet<>();
-    failure.failedRanks().forEach(each -> lost.add(worldRank.applyAsInt(each)));
-    failure.missingRanks().forEach(each -> lost.add(worldRank.applyAsInt(each)));
+    failure.failedRanks().forEach(each -> lost.add(worldRanks.applyAsInt(each)));
+    failure.missingRanks().forEach(each -> lost.add(worldRanks.applyAsInt(each)));
     return lost.toString();
   }
 
@@ -180,7 +184,7 @@ public final class FaultCampaignRank {
         step = "collective";
         collective(base, round);
       }
-      case SPLIT -> useAndClose("split", () -> base.split(0, rank), r -> r, round);
+      case SPLIT -> useAndClose("split", () -> base.split(0, rank, config), r -> r, round);
       case SHRINK -> {
         int excluded = round % size;
         if (excluded != base.rank()) {
@@ -197,7 +201,7 @@ public final class FaultCampaignRank {
       }
       case CLOSE -> {
         step = "split before a close";
-        Communicator child = base.split(0, rank);
+        Communicator child = base.split(0, rank, config);
         worldRank = r -> r;
         // The close waits for this operation, which has only just begun.
         child.allReduce(input.slice(0, LARGEST), output.slice(0, LARGEST), ReduceOp.SUM, stream);
