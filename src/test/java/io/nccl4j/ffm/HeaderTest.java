@@ -1,6 +1,7 @@
 package io.nccl4j.ffm;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.bindings.cudart.cudart_h;
@@ -19,11 +20,9 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
-import java.util.TreeMap;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -73,56 +72,80 @@ class HeaderTest {
 
   @TempDir private Path temp;
 
+  /** What the bindings say of a C expression. */
+  private record Fact(String label, String expression, long value) {
+    String question() {
+      return "  printf(\"%s=%%ld\\n\", (long)(%s));".formatted(label, expression);
+    }
+
+    String assertion() {
+      return "_Static_assert((%s) == %d, \"%s\");".formatted(expression, value, label);
+    }
+  }
+
   @ParameterizedTest
   @EnumSource
   void structSizesAndFieldOffsetsMatchTheHeaders(Library library) throws Exception {
-    Map<String, Long> java = new LinkedHashMap<>();
-    List<String> questions = new ArrayList<>();
+    List<Fact> facts = layoutFacts(library);
+    assertEquals(render(facts), render(askCompiler(library, facts)));
+  }
+
+  /** Linux on aarch64, such as NVIDIA's Grace; with the headers of the wheels for x86-64. */
+  @ParameterizedTest
+  @EnumSource
+  void structSizesAndFieldOffsetsAreTheSameOnAarch64(Library library) throws Exception {
+    String compiler = "aarch64-linux-gnu-gcc";
+    Requirement.program(compiler, "REQUIRE_NCCL");
+    Path source = temp.resolve("aarch64.c");
+    writeSource(library, source, layoutFacts(library).stream().map(Fact::assertion).toList());
+    run(compile(compiler, source, "-fsyntax-only"));
+
+    Fact wrong = new Fact("wrong", "sizeof(void *)", 4);
+    writeSource(library, source, List.of(wrong.assertion()));
+    List<String> command = compile(compiler, source, "-fsyntax-only");
+    assertNotEquals(0, new ProcessBuilder(command).start().waitFor());
+  }
+
+  private static List<Fact> layoutFacts(Library library) throws Exception {
+    List<Fact> facts = new ArrayList<>();
     for (String struct : library.bound("struct")) {
       GroupLayout layout = library.layout(struct);
       String type = cName(struct);
-      java.put("sizeof " + struct, layout.byteSize());
-      questions.add(question("sizeof " + struct, "sizeof(" + type + ")"));
-      java.put("alignof " + struct, layout.byteAlignment());
-      questions.add(question("alignof " + struct, "_Alignof(" + type + ")"));
+      facts.add(new Fact("sizeof " + struct, "sizeof(" + type + ")", layout.byteSize()));
+      facts.add(new Fact("alignof " + struct, "_Alignof(" + type + ")", layout.byteAlignment()));
       for (MemoryLayout member : layout.memberLayouts()) {
         if (member.name().isPresent()) {
           String field = member.name().get();
           String location = struct + "." + field;
-          java.put(location, layout.byteOffset(PathElement.groupElement(field)));
-          questions.add(question(location, "offsetof(" + type + ", " + field + ")"));
-          java.put("size of " + location, member.byteSize());
-          String value = "sizeof(((" + type + " *)0)->" + field + ")";
-          questions.add(question("size of " + location, value));
+          long offset = layout.byteOffset(PathElement.groupElement(field));
+          facts.add(new Fact(location, "offsetof(" + type + ", " + field + ")", offset));
+          String size = "sizeof(((" + type + " *)0)->" + field + ")";
+          facts.add(new Fact("size of " + location, size, member.byteSize()));
         }
       }
     }
-    assertTrue(java.size() > 20, "the structs have fields");
-    assertEquals(render(java), render(askCompiler(library, questions)));
+    assertTrue(facts.size() > 20, "the structs have fields");
+    return facts;
   }
 
   @ParameterizedTest
   @EnumSource
   void constantsMatchTheHeaders(Library library) throws Exception {
-    Map<String, Long> java = new LinkedHashMap<>();
-    List<String> questions = new ArrayList<>();
+    List<Fact> facts = new ArrayList<>();
     for (String constant : library.bound("constant")) {
       Object value = library.bindings.getMethod(constant).invoke(null);
       if (value instanceof MemorySegment text && text.byteSize() > 0) {
-        java.put("sizeof " + constant, text.byteSize());
-        questions.add(question("sizeof " + constant, "sizeof(" + constant + ")"));
+        facts.add(new Fact("sizeof " + constant, "sizeof(" + constant + ")", text.byteSize()));
       } else if (value instanceof MemorySegment pointer) {
-        java.put(constant, pointer.address());
-        questions.add(question(constant, constant));
+        facts.add(new Fact(constant, constant, pointer.address()));
       } else {
-        java.put(constant, ((Number) value).longValue());
         // An unsigned 32-bit value is a negative int in Java.
-        questions.add(
-            question(constant, (value instanceof Integer ? "(int)" : "") + "(" + constant + ")"));
+        String cast = value instanceof Integer ? "(int)" : "";
+        facts.add(new Fact(constant, cast + "(" + constant + ")", ((Number) value).longValue()));
       }
     }
-    assertTrue(java.size() > 50, "there are constants");
-    assertEquals(render(java), render(askCompiler(library, questions)));
+    assertTrue(facts.size() > 50, "there are constants");
+    assertEquals(render(facts), render(askCompiler(library, facts)));
   }
 
   @ParameterizedTest
@@ -142,37 +165,41 @@ class HeaderTest {
     }
   }
 
-  private static String question(String label, String expression) {
-    return "  printf(\"%s=%%ld\\n\", (long)(%s));".formatted(label, expression);
-  }
-
-  /** Compiles and runs a program that prints the answers. */
-  private Map<String, Long> askCompiler(Library library, List<String> questions) throws Exception {
+  /** Compiles and runs a program that prints the compiler's values. */
+  private List<Fact> askCompiler(Library library, List<Fact> facts) throws Exception {
     Requirement.program("gcc", "REQUIRE_NCCL");
     Path source = temp.resolve(library.label + ".c");
     Path program = temp.resolve(library.label);
-    Files.writeString(
-        source,
-        "#include <nccl4j_%s.h>\n#include <stddef.h>\n#include <stdio.h>\n\nint main(void) {\n"
-                .formatted(library.label)
-            + String.join("\n", questions)
-            + "\n}\n");
-    List<String> command = new ArrayList<>(List.of("gcc", "-std=c11", "-o", program.toString()));
+    List<String> main = new ArrayList<>(facts.stream().map(Fact::question).toList());
+    main.addFirst("int main(void) {");
+    main.addLast("}");
+    writeSource(library, source, main);
+    run(compile("gcc", source, "-o", program.toString()));
+    return run(List.of(program.toString()))
+        .lines()
+        .map(line -> line.split("=", 2))
+        .map(answer -> new Fact(answer[0], "", Long.parseLong(answer[1])))
+        .toList();
+  }
+
+  private static void writeSource(Library library, Path source, List<String> lines)
+      throws IOException {
+    List<String> all = new ArrayList<>();
+    all.add("#include <nccl4j_%s.h>".formatted(library.label));
+    all.addAll(List.of("#include <stddef.h>", "#include <stdio.h>"));
+    all.addAll(lines);
+    Files.write(source, all);
+  }
+
+  private static List<String> compile(String compiler, Path source, String... options) {
+    List<String> command = new ArrayList<>(List.of(compiler, "-std=c11"));
+    command.addAll(List.of(options));
     command.add("-I" + ROOT.resolve("headers"));
     command.add("-isystem" + NVIDIA.resolve("nccl/include"));
     command.add("-isystem" + NVIDIA.resolve("cu13/include"));
     command.add("-isystem" + NVIDIA.resolve("cu13/include/cccl"));
     command.add(source.toString());
-    run(command);
-    Map<String, Long> answers = new LinkedHashMap<>();
-    run(List.of(program.toString()))
-        .lines()
-        .forEach(
-            line -> {
-              int equals = line.lastIndexOf('=');
-              answers.put(line.substring(0, equals), Long.valueOf(line.substring(equals + 1)));
-            });
-    return answers;
+    return command;
   }
 
   private static String run(List<String> command) throws Exception {
@@ -198,10 +225,10 @@ class HeaderTest {
   }
 
   /** Returns one fact per line, so that a failure shows which ones differ. */
-  private static String render(Map<String, Long> facts) {
-    StringBuilder text = new StringBuilder();
-    new TreeMap<>(facts)
-        .forEach((fact, value) -> text.append(fact).append(" = ").append(value).append('\n'));
-    return text.toString();
+  private static String render(List<Fact> facts) {
+    return facts.stream()
+        .map(fact -> fact.label() + " = " + fact.value())
+        .sorted()
+        .collect(Collectors.joining("\n"));
   }
 }
