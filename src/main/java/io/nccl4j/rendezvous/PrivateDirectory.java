@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFileAttributes;
 import java.nio.file.attribute.PosixFilePermission;
@@ -25,7 +26,7 @@ final class PrivateDirectory {
    */
   static Path under(Path temporary) {
     try {
-      Object uid = Files.getAttribute(Path.of("/proc/self"), "unix:uid");
+      Integer uid = userNumber(Path.of("/proc/self"));
       Path directory = temporary.resolve("nccl4j-" + uid).toAbsolutePath();
       try {
         Files.createDirectory(directory, PosixFilePermissions.asFileAttribute(OWNER_ONLY));
@@ -39,7 +40,20 @@ final class PrivateDirectory {
     }
   }
 
-  private static void check(Path directory, Object uid, FileAlreadyExistsException cause)
+  /** Returns the number of the user of this process, whose directory under /proc is given. */
+  static Integer userNumber(Path process) throws IOException {
+    try {
+      return (Integer) Files.getAttribute(process, "unix:uid");
+    } catch (NoSuchFileException | UnsupportedOperationException | IllegalArgumentException e) {
+      throw new IOException(
+          process
+              + " does not tell which user this process has: between processes nccl4j needs Linux;"
+              + " ranks of one process run on any system",
+          e);
+    }
+  }
+
+  private static void check(Path directory, Integer uid, FileAlreadyExistsException cause)
       throws IOException {
     PosixFileAttributes found =
         Files.readAttributes(directory, PosixFileAttributes.class, LinkOption.NOFOLLOW_LINKS);

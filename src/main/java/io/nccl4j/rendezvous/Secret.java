@@ -144,7 +144,7 @@ public final class Secret {
   }
 
   private static Set<Integer> ownersOfSecrets() throws IOException {
-    return Set.copyOf(List.of(0, uid(Path.of("/proc/self"))));
+    return Set.copyOf(List.of(0, PrivateDirectory.userNumber(Path.of("/proc/self"))));
   }
 
   private static Integer uid(Path path) throws IOException {

@@ -9,6 +9,7 @@ import static org.junit.jupiter.params.provider.Arguments.arguments;
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.LogLines;
 import io.nccl4j.internal.util.PortRange;
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -562,6 +563,14 @@ class LaunchTest {
             });
     RankThreads.exchange(2, 2, rank -> launch(common + "NCCL4J_RANK=" + rank).rendezvous(TIMEOUT));
     RankThreads.join(other);
+  }
+
+  @Test
+  void systemWithoutProcessDirectoryIsRefused(@TempDir Path temporary) {
+    Path absent = temporary.resolve("proc/self");
+    IOException refused =
+        assertThrows(IOException.class, () -> PrivateDirectory.userNumber(absent));
+    assertTrue(refused.getMessage().contains("needs Linux"), refused.getMessage());
   }
 
   @Test
