@@ -515,9 +515,7 @@ public final class Backend implements AutoCloseable {
     checkMakes("allocating");
     checkDevice(device);
     Objects.requireNonNull(type, "type").byteSize(count);
-    Buffer.MemoryType memoryType =
-        deviceType() == DeviceType.CUDA ? Buffer.MemoryType.DEVICE : Buffer.MemoryType.HOST;
-    return Buffer.of(memoryType, driver.allocate(device, type, count), type, count, device);
+    return Buffer.ofDevice(driver, device, type, count);
   }
 
   /**

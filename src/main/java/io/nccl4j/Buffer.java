@@ -3,6 +3,7 @@ package io.nccl4j;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.spi.Allocation;
+import io.nccl4j.spi.BackendDriver;
 import io.nccl4j.spi.BufferMemory;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
@@ -233,6 +234,13 @@ public final class Buffer implements AutoCloseable {
               + bytes);
     }
     return memory.asSlice(0, bytes);
+  }
+
+  /** Allocates memory of an existing device. */
+  static Buffer ofDevice(BackendDriver backend, int device, DataType type, long count) {
+    MemoryType memoryType =
+        backend.deviceType() == DeviceType.CUDA ? MemoryType.DEVICE : MemoryType.HOST;
+    return of(memoryType, backend.allocate(device, type, count), type, count, device);
   }
 
   /** Creates a buffer that owns new memory. */
@@ -718,6 +726,13 @@ public final class Buffer implements AutoCloseable {
             + use.progress()
             + " is pending; synchronize that stream, or an event after the collective, first: "
             + this);
+  }
+
+  /** Closes this buffer; its memory is freed once no stream uses it. */
+  void closeWhenUnused() {
+    if (owner.end(this)) {
+      owner.releaseWhenUnused();
+    }
   }
 
   @Override

@@ -33,9 +33,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Every rank calls the same collectives, with matching counts, types, operators and roots, in
  * the same order. {@code send} and {@code recv} must not overlap, except for the in-place form that
- * each method documents. A collective of count 0 does nothing; a send of count 0 still needs a
- * matching receive. The caller owns the buffers, streams and operators, and must keep them open
- * until the stream has completed the operation.
+ * each method documents. A collective of count 0 does nothing, and waits for no rank; {@link
+ * #barrier} does. A send of count 0 still needs a matching receive. The caller owns the buffers,
+ * streams and operators, and must keep them open until the stream has completed the operation.
  *
  * <p>Threading: one thread at a time may use a communicator; concurrent use is rejected where it is
  * detected. One thread at a time may use the communicators of one device, and every rank must
@@ -430,6 +430,26 @@ public final class Communicator implements AutoCloseable {
   public void scatter(Buffer recv, int root, Stream stream) {
     checkNotRoot(root, "send");
     scatter(null, recv, root, stream);
+  }
+
+  /**
+   * Enqueues a barrier: later work of the stream starts only when the streams of all ranks have
+   * reached their barriers. Returns without waiting; {@link Stream#synchronize} after it makes the
+   * host wait for all ranks. Every rank calls it. C: {@code ncclAllReduce} of one element.
+   *
+   * <p>The communicator owns the element. The first call allocates it, as {@link #newBuffer} does
+   * but also after the backend was closed; so call it once before a {@link Graph} captures a
+   * barrier. A {@link Group} may contain one barrier of a communicator, which does not wait for the
+   * group's other operations.
+   *
+   * @param stream the stream that orders the barrier; a stream of this rank's device
+   * @throws IllegalStateException if this thread captures the communicator's first barrier
+   */
+  public void barrier(Stream stream) {
+    core.checkConnected();
+    core.checkStream(stream);
+    Buffer element = core.barrierMemory();
+    allReduce(element, element, ReduceOp.SUM, stream);
   }
 
   /**

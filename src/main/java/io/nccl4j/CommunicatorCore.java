@@ -67,6 +67,8 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private volatile boolean operationsEnded;
   private volatile boolean stranded;
   private boolean failureReported;
+  // The element that barriers reduce, allocated by the first one.
+  private volatile Buffer barrierMemory;
 
   // The identity in recordings, the same on every rank.
   private CommunicatorLineage lineage;
@@ -208,6 +210,31 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
               + deviceType
               + " device "
               + device);
+    }
+  }
+
+  /** Allocates memory of this rank's device, also after the backend was closed. */
+  Buffer newBuffer(DataType type, long count) {
+    return Buffer.ofDevice(backend, device, type, count);
+  }
+
+  /** Returns the element that barriers reduce; it is freed when this communicator ends. */
+  Buffer barrierMemory() {
+    if (barrierMemory == null) {
+      ThreadScope.checkNotCapturing(
+          "the first barrier of a communicator, which allocates its memory,");
+      barrierMemory = newBuffer(DataType.INT32, 1);
+      if (isEnded()) {
+        // Another thread has ended the communicator, perhaps before it could see the memory.
+        freeBarrierMemory();
+      }
+    }
+    return barrierMemory;
+  }
+
+  private void freeBarrierMemory() {
+    if (barrierMemory != null) {
+      barrierMemory.closeWhenUnused();
     }
   }
 
@@ -536,11 +563,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   private void abortNow() {
-    try {
-      endGraphs();
-    } finally {
-      driver.abort();
-    }
+    CloseAll.all(List.of(this::endGraphs, driver::abort, this::freeBarrierMemory));
   }
 
   private void releaseStreams() {
@@ -597,15 +620,13 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   private void closeNow() {
-    try {
-      driver.close();
-    } finally {
-      synchronized (this) {
-        if (state == State.CLOSING) {
-          transitionTo(State.CLOSED);
-        }
-      }
-      releaseStreams();
+    CloseAll.all(
+        List.of(driver::close, this::markClosed, this::releaseStreams, this::freeBarrierMemory));
+  }
+
+  private synchronized void markClosed() {
+    if (state == State.CLOSING) {
+      transitionTo(State.CLOSED);
     }
   }
 

@@ -214,6 +214,8 @@ class ChangingCommunicatorsTest {
               IllegalStateException.class,
               () -> first.allReduce(value, value, ReduceOp.SUM, stream));
       assertTrue(refused.getMessage().startsWith("suspended: "), refused::toString);
+      refused = assertThrows(IllegalStateException.class, () -> first.barrier(stream));
+      assertTrue(refused.getMessage().startsWith("suspended: "), refused::toString);
       assertEquals(0, StandIn.calls("ncclAllReduce"), "refused before any call");
     }
     assertThrows(IllegalStateException.class, NcclCommunicator.of(first)::suspend);

@@ -56,6 +56,24 @@ class NativeCallsTest {
   }
 
   @Test
+  void barrierMemoryIsAllocatedOnceAndEndsWithCommunicator() {
+    long memory = StandIn.live("memory");
+    try (Backend backend = Backend.nccl();
+        Stream stream = backend.newStream(0)) {
+      Communicator closed = backend.newCommunicator(backend.newUniqueId(), 1, 0);
+      Communicator aborted = backend.newCommunicator(backend.newUniqueId(), 1, 0);
+      for (Communicator comm : List.of(closed, aborted, closed, aborted)) {
+        comm.barrier(stream);
+      }
+      stream.synchronize();
+      assertEquals(memory + 2, StandIn.live("memory"));
+      closed.close();
+      aborted.abort();
+      assertEquals(memory, StandIn.live("memory"));
+    }
+  }
+
+  @Test
   void rankSizeAndDeviceAreQueriedOnce() {
     try (Backend backend = Backend.nccl();
         Communicator comm =

@@ -37,6 +37,14 @@ public abstract class ContractSuite {
   }
 
   @Nested
+  class Barriers extends BarrierContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class Buffers extends BuffersContract {
     @Override
     BackendUnderTest underTest() {
