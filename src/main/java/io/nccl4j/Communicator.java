@@ -5,6 +5,7 @@ import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
@@ -284,6 +285,40 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
+   * Gathers every rank's data on every rank, packed in rank order, where the ranks have different
+   * counts. C: {@code ncclBroadcast} of every rank's data, in one group.
+   *
+   * @param send this rank's data, {@code counts[rank()]} elements
+   * @param recv the destination of all data, as many elements as {@code counts} in sum; in-place if
+   *     {@code send} is its slice after the data of the lower ranks
+   * @param counts the number of elements of each rank, the same on every rank; each 0 or more
+   * @param stream the stream that orders the operation; a stream of this rank's device
+   */
+  public void allGather(Buffer send, Buffer recv, long[] counts, Stream stream) {
+    core.checkConnected();
+    core.checkBuffer(send, "send");
+    core.checkBuffer(recv, "recv");
+    checkTypes(send, recv);
+    long[] offsets = offsets(counts, "counts", recv, "recv");
+    checkOwnCount(send, "send", counts);
+    checkOverlap(
+        send,
+        recv,
+        offsets[core.rank()] * recv.type().bytes(),
+        "send == recv + the counts of the lower ranks");
+    Group.run(
+        () -> {
+          for (int root = 0; root < counts.length; root++) {
+            broadcast(
+                root == core.rank() ? send : null,
+                recv.slice(offsets[root], counts[root]),
+                root,
+                stream);
+          }
+        });
+  }
+
+  /**
    * Reduces the data of all ranks and writes on each rank its own slice of the result. C: {@code
    * ncclReduceScatter}.
    *
@@ -303,6 +338,44 @@ public final class Communicator implements AutoCloseable {
     checkOverlap(recv, send, core.rank() * recv.byteSize(), "recv == send + rank * count");
     submit(
         Operation.REDUCE_SCATTER, send, recv, recv.count(), op, CommunicatorDriver.NO_PEER, stream);
+  }
+
+  /**
+   * Reduces the data of all ranks and writes on each rank its own part of the result, where the
+   * ranks have different counts; the parts are packed in rank order. C: {@code ncclReduce} of every
+   * rank's part, in one group.
+   *
+   * @param send this rank's data, as many elements as {@code counts} in sum
+   * @param recv the destination of this rank's part of the result, {@code counts[rank()]} elements;
+   *     in-place if it is the slice of {@code send} after the parts of the lower ranks
+   * @param counts the number of elements of each rank, the same on every rank; each 0 or more
+   * @param op the operator that combines the elements
+   * @param stream the stream that orders the operation; a stream of this rank's device
+   */
+  public void reduceScatter(Buffer send, Buffer recv, long[] counts, ReduceOp op, Stream stream) {
+    core.checkConnected();
+    core.checkBuffer(send, "send");
+    core.checkBuffer(recv, "recv");
+    checkOperator(op, send.type());
+    checkTypes(send, recv);
+    long[] offsets = offsets(counts, "counts", send, "send");
+    checkOwnCount(recv, "recv", counts);
+    checkOverlap(
+        recv,
+        send,
+        offsets[core.rank()] * send.type().bytes(),
+        "recv == send + the counts of the lower ranks");
+    Group.run(
+        () -> {
+          for (int root = 0; root < counts.length; root++) {
+            reduce(
+                send.slice(offsets[root], counts[root]),
+                root == core.rank() ? recv : null,
+                op,
+                root,
+                stream);
+          }
+        });
   }
 
   /**
@@ -327,9 +400,7 @@ public final class Communicator implements AutoCloseable {
               + "; it must be a multiple of the communicator's size, "
               + core.size());
     }
-    if (send.overlaps(send.byteSize(), recv, recv.byteSize())) {
-      throw new IllegalArgumentException("send and recv overlap; allToAll has no in-place form");
-    }
+    checkSeparate(send, recv);
     submit(
         Operation.ALL_TO_ALL,
         send,
@@ -338,6 +409,47 @@ public final class Communicator implements AutoCloseable {
         null,
         CommunicatorDriver.NO_PEER,
         stream);
+  }
+
+  /**
+   * Sends {@code sendCounts[r]} elements to each rank r and receives {@code recvCounts[r]} elements
+   * from it. Both buffers are packed in rank order. There is no in-place form. C: {@code ncclSend}
+   * and {@code ncclRecv}, in one group.
+   *
+   * @param send this rank's data, as many elements as {@code sendCounts} in sum
+   * @param sendCounts the number of elements for each rank; each 0 or more
+   * @param recv the destination of all ranks' data, as many elements as {@code recvCounts} in sum
+   * @param recvCounts the number of elements from each rank; {@code recvCounts[r]} is what rank r
+   *     has as {@code sendCounts[rank()]}
+   * @param stream the stream that orders the operation; a stream of this rank's device
+   */
+  public void allToAll(
+      Buffer send, long[] sendCounts, Buffer recv, long[] recvCounts, Stream stream) {
+    core.checkConnected();
+    core.checkBuffer(send, "send");
+    core.checkBuffer(recv, "recv");
+    core.checkStream(stream);
+    checkTypes(send, recv);
+    long[] sendOffsets = offsets(sendCounts, "sendCounts", send, "send");
+    long[] recvOffsets = offsets(recvCounts, "recvCounts", recv, "recv");
+    int rank = core.rank();
+    if (sendCounts[rank] != recvCounts[rank]) {
+      throw new IllegalArgumentException(
+          "recvCounts[%d] is %d; for this rank itself it must be that of sendCounts, %d"
+              .formatted(rank, recvCounts[rank], sendCounts[rank]));
+    }
+    checkSeparate(send, recv);
+    Group.run(
+        () -> {
+          for (int peer = 0; peer < core.size(); peer++) {
+            if (sendCounts[peer] > 0) {
+              send(send.slice(sendOffsets[peer], sendCounts[peer]), peer, stream);
+            }
+            if (recvCounts[peer] > 0) {
+              recv(recv.slice(recvOffsets[peer], recvCounts[peer]), peer, stream);
+            }
+          }
+        });
   }
 
   /**
@@ -883,6 +995,42 @@ public final class Communicator implements AutoCloseable {
       throw new IllegalArgumentException(
           "%s has count %d; it must be size * %s's count, %d * %d"
               .formatted(wholeName, whole.count(), partName, size, part.count()));
+    }
+  }
+
+  /**
+   * Returns the index of each rank's first element in a buffer that has the data of all ranks.
+   * Throws unless the counts add up to the buffer's.
+   */
+  private long[] offsets(long[] counts, String argument, Buffer whole, String wholeName) {
+    Objects.requireNonNull(counts, argument);
+    long[] offsets = new long[counts.length];
+    long end = 0;
+    boolean valid = counts.length == core.size();
+    for (int rank = 0; rank < counts.length; rank++) {
+      valid &= counts[rank] >= 0 && counts[rank] <= whole.count() - end;
+      offsets[rank] = end;
+      end += counts[rank];
+    }
+    if (!valid || end != whole.count()) {
+      throw new IllegalArgumentException(
+          "%s is %s; it must have a count of 0 or more for each of %d ranks, in sum %s's count, %d"
+              .formatted(argument, Arrays.toString(counts), core.size(), wholeName, whole.count()));
+    }
+    return offsets;
+  }
+
+  private void checkOwnCount(Buffer buffer, String argument, long[] counts) {
+    if (buffer.count() != counts[core.rank()]) {
+      throw new IllegalArgumentException(
+          "%s has count %d; it must be counts[%d], %d"
+              .formatted(argument, buffer.count(), core.rank(), counts[core.rank()]));
+    }
+  }
+
+  private static void checkSeparate(Buffer send, Buffer recv) {
+    if (send.overlaps(send.byteSize(), recv, recv.byteSize())) {
+      throw new IllegalArgumentException("send and recv overlap; allToAll has no in-place form");
     }
   }
 

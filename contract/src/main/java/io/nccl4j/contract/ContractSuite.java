@@ -61,6 +61,14 @@ public abstract class ContractSuite {
   }
 
   @Nested
+  class CountsPerRank extends CountsPerRankContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class GradientReducers extends GradientReducerContract {
     @Override
     BackendUnderTest underTest() {
