@@ -438,6 +438,40 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
+   * Enqueues a copy of a whole array into all of this buffer, as {@link
+   * #copyFromAsync(MemorySegment, Stream)} does.
+   *
+   * @param source {@link #count} elements; may be changed once this method has returned
+   * @param stream the stream that orders the copy; a stream of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not int64 or uint64, or the size or
+   *     the device does not match
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
+   *     captured
+   */
+  public void copyFromAsync(long[] source, Stream stream) {
+    Objects.requireNonNull(source, "source");
+    checkArray("source", "long", DataType.INT64, DataType.UINT64);
+    copyFromAsync(MemorySegment.ofArray(source), stream);
+  }
+
+  /**
+   * Enqueues a copy of a whole array into all of this buffer, as {@link
+   * #copyFromAsync(MemorySegment, Stream)} does.
+   *
+   * @param source {@link #count} elements; may be changed once this method has returned
+   * @param stream the stream that orders the copy; a stream of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not int8 or uint8, or the size or the
+   *     device does not match
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
+   *     captured
+   */
+  public void copyFromAsync(byte[] source, Stream stream) {
+    Objects.requireNonNull(source, "source");
+    checkArray("source", "byte", DataType.INT8, DataType.UINT8);
+    copyFromAsync(MemorySegment.ofArray(source), stream);
+  }
+
+  /**
    * Copies all of this buffer to host memory, in stream order, and waits for it as {@link
    * Stream#synchronize()} does, with what that throws. C: {@code cudaMemcpyAsync}.
    *
@@ -515,6 +549,40 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
+   * Copies all of this buffer to an array, in stream order, and waits for it, as {@link
+   * #copyTo(MemorySegment, Stream)} does.
+   *
+   * @param target {@link #count} elements
+   * @param stream the stream that orders the copy; a stream of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not int64 or uint64, or the size or
+   *     the device does not match
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
+   *     captured
+   */
+  public void copyTo(long[] target, Stream stream) {
+    Objects.requireNonNull(target, "target");
+    checkArray("target", "long", DataType.INT64, DataType.UINT64);
+    copyTo(MemorySegment.ofArray(target), stream);
+  }
+
+  /**
+   * Copies all of this buffer to an array, in stream order, and waits for it, as {@link
+   * #copyTo(MemorySegment, Stream)} does.
+   *
+   * @param target {@link #count} elements
+   * @param stream the stream that orders the copy; a stream of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not int8 or uint8, or the size or the
+   *     device does not match
+   * @throws IllegalStateException if the buffer or the stream is closed, or the stream is being
+   *     captured
+   */
+  public void copyTo(byte[] target, Stream stream) {
+    Objects.requireNonNull(target, "target");
+    checkArray("target", "byte", DataType.INT8, DataType.UINT8);
+    copyTo(MemorySegment.ofArray(target), stream);
+  }
+
+  /**
    * Enqueues a copy of all of another buffer into this one; both must have the same type and count.
    * C: {@code cudaMemcpyAsync}.
    *
@@ -528,32 +596,64 @@ public final class Buffer implements AutoCloseable {
    */
   public void copyFromAsync(Buffer source, Stream stream) {
     Objects.requireNonNull(source, "source");
+    copy(source, "source", this, "this buffer", "copyFromAsync", stream);
+  }
+
+  /**
+   * Enqueues a copy of all of this buffer into another one; both must have the same type and count.
+   * C: {@code cudaMemcpyAsync}.
+   *
+   * @param target the buffer to write; it may belong to another device of the same backend, or be
+   *     pinned memory
+   * @param stream the stream that orders the copy; a stream of this buffer's device or of the
+   *     target's
+   * @throws IllegalArgumentException if type, count or device do not match, or the buffers overlap
+   * @throws IllegalStateException if a buffer or the stream is closed, or the stream is being
+   *     captured
+   */
+  public void copyToAsync(Buffer target, Stream stream) {
+    Objects.requireNonNull(target, "target");
+    copy(this, "this buffer", target, "target", "copyToAsync", stream);
+  }
+
+  private static void copy(
+      Buffer source,
+      String sourceName,
+      Buffer target,
+      String targetName,
+      String call,
+      Stream stream) {
     Objects.requireNonNull(stream, "stream");
-    checkOpen("buffer");
-    source.checkOpen("source");
+    target.checkOpen(targetName);
+    source.checkOpen(sourceName);
     stream.checkOpen();
-    stream.checkNotCaptured("copyFromAsync");
-    checkSameType(source, "source", this, "this buffer");
-    if (source.count() != count()) {
+    stream.checkNotCaptured(call);
+    checkSameType(source, sourceName, target, targetName);
+    if (source.count() != target.count()) {
       throw new IllegalArgumentException(
-          "source has count " + source.count() + "; this buffer has " + count());
+          sourceName
+              + " has count "
+              + source.count()
+              + "; "
+              + targetName
+              + " has "
+              + target.count());
     }
-    if (!usableOn(stream.deviceType(), stream.device())
+    if (!target.usableOn(stream.deviceType(), stream.device())
         && !source.usableOn(stream.deviceType(), stream.device())) {
       throw new IllegalArgumentException(
-          "stream " + stream + " is of the device of neither " + source + " nor " + this);
+          "stream " + stream + " is of the device of neither " + source + " nor " + target);
     }
-    if (source.memoryType.deviceType() != memoryType.deviceType()) {
-      throw new IllegalArgumentException(
-          "source " + source + " and " + this + " are of different backends");
+    if (source.memoryType.deviceType() != target.memoryType.deviceType()) {
+      throw new IllegalArgumentException(source + " and " + target + " are of different backends");
     }
-    if (source.overlaps(source.byteSize(), this, byteSize())) {
-      throw new IllegalArgumentException("source " + source + " overlaps " + this);
+    if (source.overlaps(source.byteSize(), target, target.byteSize())) {
+      throw new IllegalArgumentException(source + " overlaps " + target);
     }
     try {
-      stream.driver().copy(source.memory, memory);
+      stream.driver().copy(source.memory, target.memory);
     } finally {
-      stream.uses(source, this);
+      stream.uses(source, target);
     }
   }
 

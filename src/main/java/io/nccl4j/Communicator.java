@@ -165,6 +165,22 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
+   * Allocates page-locked host memory, as {@link Backend#newPinnedBuffer} does: for copies that
+   * overlap other work, and for data that the host reads and writes in place. C: {@code
+   * cudaHostAlloc}.
+   *
+   * @param type the type of the elements
+   * @param count the number of elements; 0 or more
+   * @return the buffer, which owns its memory; the caller closes it
+   * @throws IllegalArgumentException if the count is out of range
+   * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
+   * @throws CudaException if there is not enough memory
+   */
+  public Buffer newPinnedBuffer(DataType type, long count) {
+    return backend.newPinnedBuffer(type, count);
+  }
+
+  /**
    * Reduces the data of all ranks and writes the result on every rank. C: {@code ncclAllReduce}.
    *
    * @param send this rank's data, {@code count} elements

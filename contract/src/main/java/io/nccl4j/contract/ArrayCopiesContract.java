@@ -22,7 +22,11 @@ abstract class ArrayCopiesContract {
         Buffer floats = backend.newBuffer(0, DataType.FLOAT32, 3);
         Buffer doubles = backend.newBuffer(0, DataType.FLOAT64, 3);
         Buffer ints = backend.newBuffer(0, DataType.INT32, 3);
-        Buffer unsigned = backend.newBuffer(0, DataType.UINT32, 1)) {
+        Buffer unsigned = backend.newBuffer(0, DataType.UINT32, 1);
+        Buffer longs = backend.newBuffer(0, DataType.INT64, 2);
+        Buffer unsignedLongs = backend.newBuffer(0, DataType.UINT64, 1);
+        Buffer bytes = backend.newBuffer(0, DataType.INT8, 3);
+        Buffer unsignedBytes = backend.newBuffer(0, DataType.UINT8, 1)) {
       float[] f = {1, -0.0f, Float.MIN_VALUE};
       double[] d = {Math.PI, Double.MAX_VALUE, -1};
       int[] i = {Integer.MIN_VALUE, 0, 7};
@@ -30,6 +34,12 @@ abstract class ArrayCopiesContract {
       doubles.copyFromAsync(d, stream);
       ints.copyFromAsync(i, stream);
       unsigned.copyFromAsync(new int[] {-1}, stream);
+      long[] l = {Long.MIN_VALUE, 7};
+      byte[] b = {Byte.MIN_VALUE, 0, 7};
+      longs.copyFromAsync(l, stream);
+      unsignedLongs.copyFromAsync(new long[] {-1}, stream);
+      bytes.copyFromAsync(b, stream);
+      unsignedBytes.copyFromAsync(new byte[] {-1}, stream);
       f[0] = 2; // the contents are taken before the copy returns
       float[] backF = new float[3];
       double[] backD = new double[3];
@@ -43,6 +53,18 @@ abstract class ArrayCopiesContract {
       assertArrayEquals(d, backD);
       assertArrayEquals(i, backI);
       assertArrayEquals(new int[] {-1}, backU);
+      long[] backL = new long[2];
+      long[] backUnsignedL = new long[1];
+      byte[] backB = new byte[3];
+      byte[] backUnsignedB = new byte[1];
+      longs.copyTo(backL, stream);
+      unsignedLongs.copyTo(backUnsignedL, stream);
+      bytes.copyTo(backB, stream);
+      unsignedBytes.copyTo(backUnsignedB, stream);
+      assertArrayEquals(l, backL);
+      assertArrayEquals(new long[] {-1}, backUnsignedL);
+      assertArrayEquals(b, backB);
+      assertArrayEquals(new byte[] {-1}, backUnsignedB);
     }
   }
 
@@ -54,6 +76,10 @@ abstract class ArrayCopiesContract {
       assertRefused("source", "float", halves, () -> halves.copyFromAsync(new float[2], stream));
       assertRefused("source", "double", halves, () -> halves.copyFromAsync(new double[1], stream));
       assertRefused("source", "int", halves, () -> halves.copyFromAsync(new int[2], stream));
+      assertRefused("source", "long", halves, () -> halves.copyFromAsync(new long[1], stream));
+      assertRefused("source", "byte", halves, () -> halves.copyFromAsync(new byte[8], stream));
+      assertRefused("target", "long", halves, () -> halves.copyTo(new long[1], stream));
+      assertRefused("target", "byte", halves, () -> halves.copyTo(new byte[8], stream));
       assertRefused("target", "float", halves, () -> halves.copyTo(new float[2], stream));
       assertRefused("target", "double", halves, () -> halves.copyTo(new double[1], stream));
       assertRefused("target", "int", halves, () -> halves.copyTo(new int[2], stream));

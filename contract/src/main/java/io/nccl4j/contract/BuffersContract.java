@@ -221,8 +221,10 @@ abstract class BuffersContract {
         refusedAsClosed("buffer", () -> closed.fill((byte) 0, stream));
         refusedAsClosed("buffer", () -> closed.copyFromAsync(host, stream));
         refusedAsClosed("buffer", () -> closed.copyTo(host, stream));
-        refusedAsClosed("buffer", () -> closed.copyFromAsync(other, stream));
+        refusedAsClosed("this buffer", () -> closed.copyFromAsync(other, stream));
         refusedAsClosed("source", () -> other.copyFromAsync(closed, stream));
+        refusedAsClosed("this buffer", () -> closed.copyToAsync(other, stream));
+        refusedAsClosed("target", () -> other.copyToAsync(closed, stream));
         refusedAsClosed(
             "send", () -> rank.comm().allReduce(closed, closed, ReduceOp.SUM, rank.stream()));
         refusedAsClosed("recv", () -> rank.comm().broadcast(null, closed, 0, rank.stream()));
@@ -242,6 +244,9 @@ abstract class BuffersContract {
       ranks.each(
           rank -> {
             try (Buffer pinned = allocated.remove()) {
+              try (Buffer same = rank.comm().newPinnedBuffer(DataType.INT32, 0)) {
+                assertEquals(pinned.memoryType(), same.memoryType());
+              }
               assertEquals(Buffer.ANY_DEVICE, pinned.device());
               assertEquals(12, pinned.segment().byteSize());
               pinned.segment().copyFrom(MemorySegment.ofArray(new int[] {1, 2, 3}));
@@ -254,7 +259,7 @@ abstract class BuffersContract {
                   new int[] {n, 2 * n, 3 * n}, pinned.segment().toArray(ValueLayout.JAVA_INT));
               assertArrayEquals(new int[] {n, 2 * n, 3 * n}, rank.downloadInts(copy));
               pinned.fill((byte) 0, rank.stream());
-              pinned.copyFromAsync(copy.slice(0, 3), rank.stream());
+              copy.slice(0, 3).copyToAsync(pinned, rank.stream());
               assertArrayEquals(new int[] {n, 2 * n, 3 * n}, rank.downloadInts(pinned));
             }
           });
@@ -358,6 +363,10 @@ abstract class BuffersContract {
       Throwable count =
           assertThrows(IllegalArgumentException.class, () -> ints.copyFromAsync(fewer, stream));
       assertEquals("source has count 1; this buffer has 2", count.getMessage());
+      type = assertThrows(IllegalArgumentException.class, () -> ints.copyToAsync(floats, stream));
+      assertEquals("this buffer has type INT32; target has FLOAT32", type.getMessage());
+      count = assertThrows(IllegalArgumentException.class, () -> fewer.copyToAsync(ints, stream));
+      assertEquals("this buffer has count 1; target has 2", count.getMessage());
     }
   }
 
@@ -373,7 +382,8 @@ abstract class BuffersContract {
             () -> a.fill((byte) 0, other),
             () -> a.copyFromAsync(host, other),
             () -> a.copyTo(host, other),
-            () -> a.copyFromAsync(b, other)
+            () -> a.copyFromAsync(b, other),
+            () -> a.copyToAsync(b, other)
           }) {
         Throwable thrown = assertThrows(IllegalArgumentException.class, use);
         assertTrue(thrown.getMessage().startsWith("stream "), thrown::toString);
