@@ -13,6 +13,7 @@ import java.util.Set;
 import java.util.SortedSet;
 import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
+import java.util.stream.LongStream;
 import org.jspecify.annotations.NullMarked;
 import org.jspecify.annotations.Nullable;
 
@@ -560,6 +561,30 @@ public final class Communicator implements AutoCloseable {
     scatter(null, recv, root, stream);
   }
 
+  /** Throws unless this thread can exchange values and wait for them now. */
+  private void checkExchange(String call, Stream stream) {
+    core.checkConnected();
+    core.checkStream(stream);
+    ThreadScope.checkNotCapturing(call);
+    stream.checkCanWait(call);
+    if (Group.running()) {
+      throw new IllegalStateException(
+          call + " waits for the other ranks; call it outside the group");
+    }
+  }
+
+  /** Returns one number of each rank, in rank order, and waits for them. */
+  private long[] exchange(long own, Stream stream) {
+    long[] numbers = new long[core.size()];
+    numbers[core.rank()] = own;
+    try (Buffer buffer = core.newBuffer(DataType.INT64, numbers.length)) {
+      buffer.copyFromAsync(numbers, stream);
+      allGather(buffer.slice(core.rank(), 1), buffer, stream);
+      buffer.copyTo(numbers, stream);
+    }
+    return numbers;
+  }
+
   /**
    * Enqueues a barrier: later work of the stream starts only when the streams of all ranks have
    * reached their barriers. Returns without waiting; {@link Stream#synchronize} after it makes the
@@ -766,6 +791,25 @@ public final class Communicator implements AutoCloseable {
    */
   public Communicator shrink(Set<Integer> excludedRanks, ShrinkMode mode) {
     return shrink(excludedRanks, mode, config());
+  }
+
+  /**
+   * {@return the rank that each rank of this communicator has in its parent, in rank order; at
+   * least one, immutable} The parent is the communicator that was split or shrunk, also by {@link
+   * Recovery}. Every rank of this communicator calls it, outside a {@link Group} and a {@link
+   * Graph}; it exchanges the ranks and waits for them as {@link Stream#synchronize()} does, with
+   * what that throws. C: {@code ncclAllGather}.
+   *
+   * @param stream a stream of this rank's device, which orders the exchange
+   * @throws IllegalStateException if this communicator was created by neither a split nor a shrink
+   */
+  public List<Integer> parentRanks(Stream stream) {
+    checkExchange("parentRanks", stream);
+    if (core.parentRank() < 0) {
+      throw new IllegalStateException(
+          "neither a split nor a shrink created this communicator, so it has no parent: " + this);
+    }
+    return LongStream.of(exchange(core.parentRank(), stream)).mapToObj(Math::toIntExact).toList();
   }
 
   /** Returns the ranks that are lost; empty if the library does not report them. */

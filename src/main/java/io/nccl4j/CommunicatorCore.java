@@ -74,6 +74,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private CommunicatorLineage lineage;
   private volatile String identity = "";
   private volatile int firstRank = -1;
+  private volatile int parentRank = -1;
   private final Map<String, Integer> children = new HashMap<>();
 
   private final LeakTracker leak = new LeakTracker();
@@ -253,6 +254,11 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     return firstRank < 0 ? rank() : firstRank;
   }
 
+  /** Returns this rank's number in the parent, or -1 if not every rank has one. */
+  int parentRank() {
+    return parentRank;
+  }
+
   /** Counts a child; returns its number, from 1, among the children of the same kind. */
   int countChild(CommunicatorLineage child) {
     synchronized (children) {
@@ -264,6 +270,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   void connect() {
     identity = lineage.identity();
     firstRank = lineage.parent() == null ? -1 : lineage.parent().firstRank();
+    parentRank = lineage.parentRank();
     try {
       CommunicatorEvents.step(this, lineage.step(), this::connectOrAbort);
     } finally {

@@ -86,6 +86,14 @@ record CommunicatorLineage(
     return step.equals("shrink") ? step + choice : step;
   }
 
+  /**
+   * Returns this rank's number in the parent; -1 if there is no parent, or one that not every rank
+   * was in.
+   */
+  int parentRank() {
+    return parent == null || step.equals("grow") ? -1 : parent.rank();
+  }
+
   private static String hex(int hash) {
     String digits = Integer.toHexString(hash);
     return "0".repeat(2 * Integer.BYTES - digits.length()) + digits;

@@ -60,6 +60,7 @@ abstract class GrowContract {
             Buffer value = rank.ints(1 << r);
             grown.allReduce(value, value, ReduceOp.SUM, rank.stream());
             assertEquals((1 << after) - 1, rank.downloadInts(value)[0]);
+            assertThrows(IllegalStateException.class, () -> grown.parentRanks(rank.stream()));
             rank.close();
           },
           ranks::abort);

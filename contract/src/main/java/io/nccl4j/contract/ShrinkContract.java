@@ -25,6 +25,7 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
@@ -63,6 +64,9 @@ abstract class ShrinkContract {
               assertEquals(rank.rank() < n / 2 ? rank.rank() : rank.rank() - 1, rest.rank());
               assertEquals(rank.comm().device(), rest.device());
               assertEquals(n * (n - 1) / 2 - n / 2, sum(rank, rest, rank.rank()));
+              assertEquals(
+                  IntStream.range(0, n).filter(r -> r != n / 2).boxed().toList(),
+                  rest.parentRanks(rank.stream()));
             }
           });
     }

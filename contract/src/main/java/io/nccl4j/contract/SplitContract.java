@@ -7,11 +7,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.fixtures.RankThreads;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -56,6 +58,56 @@ abstract class SplitContract {
               assertEquals(n - 1, rank.downloadInts(value)[0], "new rank 0 was the last");
             }
           });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void childKnowsItsRanksInTheParent(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            int color = rank.rank() % 2;
+            try (Communicator half = rank.comm().split(color, -rank.rank())) {
+              List<Integer> highestFirst =
+                  IntStream.range(0, n)
+                      .map(i -> n - 1 - i)
+                      .filter(i -> i % 2 == color)
+                      .boxed()
+                      .toList();
+              assertEquals(highestFirst, half.parentRanks(rank.stream()));
+              try (Communicator grandchild = half.split(0, 0)) {
+                rank.stream().synchronize();
+                assertEquals(
+                    IntStream.range(0, half.size()).boxed().toList(),
+                    grandchild.parentRanks(rank.stream()));
+              }
+            }
+          });
+    }
+  }
+
+  @Test
+  void parentRanksNeedParentAndNeitherGroupNorCapture() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Throwable none =
+          assertThrows(IllegalStateException.class, () -> rank.comm().parentRanks(rank.stream()));
+      assertEquals(
+          "neither a split nor a shrink created this communicator, so it has no parent: "
+              + rank.comm(),
+          none.getMessage());
+      try (Communicator child = rank.comm().split(0, 0)) {
+        Runnable ask = () -> child.parentRanks(rank.stream());
+        Throwable group = assertThrows(IllegalStateException.class, () -> Group.run(ask));
+        assertEquals(
+            "parentRanks waits for the other ranks; call it outside the group", group.getMessage());
+        Throwable capture =
+            assertThrows(IllegalStateException.class, () -> Graph.capture(rank.stream(), ask));
+        assertEquals(
+            "parentRanks is not possible in Graph.capture; only operations are",
+            capture.getMessage());
+      }
     }
   }
 
