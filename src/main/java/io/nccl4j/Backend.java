@@ -461,8 +461,8 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * {@return a new stream on a device; the caller closes it} C: {@code cudaStreamCreateWithFlags},
-   * non-blocking.
+   * {@return a new stream on a device, of normal priority; the caller closes it} C: {@code
+   * cudaStreamCreateWithPriority}, non-blocking.
    *
    * @param device the index of the device, from 0
    * @throws IllegalArgumentException if there is no such device
@@ -470,9 +470,24 @@ public final class Backend implements AutoCloseable {
    * @throws CudaException if the CUDA runtime reports an error
    */
   public Stream newStream(int device) {
+    return newStream(device, Stream.Priority.NORMAL);
+  }
+
+  /**
+   * {@return a new stream on a device; the caller closes it} C: {@code
+   * cudaStreamCreateWithPriority}, non-blocking, with {@code cudaDeviceGetStreamPriorityRange}.
+   *
+   * @param device the index of the device, from 0
+   * @param priority the priority of the stream's work on the device
+   * @throws IllegalArgumentException if there is no such device
+   * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
+   * @throws CudaException if the CUDA runtime reports an error
+   */
+  public Stream newStream(int device, Stream.Priority priority) {
     checkMakes("making a stream");
     checkDevice(device);
-    return new Stream(deviceType(), device, users -> driver.newStream(device, users));
+    Objects.requireNonNull(priority, "priority");
+    return new Stream(deviceType(), device, users -> driver.newStream(device, priority, users));
   }
 
   /**

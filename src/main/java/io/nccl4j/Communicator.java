@@ -130,14 +130,26 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * {@return a new stream on this rank's device; the caller closes it} C: {@code
-   * cudaStreamCreateWithFlags}, non-blocking.
+   * {@return a new stream on this rank's device, of normal priority; the caller closes it} C:
+   * {@code cudaStreamCreateWithPriority}, non-blocking.
    *
    * @throws IllegalStateException if the backend is closed
    * @throws CudaException if the CUDA runtime reports an error
    */
   public Stream newStream() {
     return backend.newStream(device());
+  }
+
+  /**
+   * {@return a new stream on this rank's device; the caller closes it} C: {@code
+   * cudaStreamCreateWithPriority}, non-blocking, with {@code cudaDeviceGetStreamPriorityRange}.
+   *
+   * @param priority the priority of the stream's work on the device
+   * @throws IllegalStateException if the backend is closed
+   * @throws CudaException if the CUDA runtime reports an error
+   */
+  public Stream newStream(Stream.Priority priority) {
+    return backend.newStream(device(), priority);
   }
 
   /**

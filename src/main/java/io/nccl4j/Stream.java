@@ -35,6 +35,18 @@ import org.jspecify.annotations.Nullable;
  */
 @NullMarked
 public final class Stream implements AutoCloseable {
+  /**
+   * The priority of a stream's work on its device. When the device has room for more work, it
+   * starts pending work of higher priority first; work that runs is not interrupted. The reference
+   * backend ignores it.
+   */
+  public enum Priority {
+    /** CUDA's default priority. */
+    NORMAL,
+    /** The highest priority of the device. */
+    HIGH
+  }
+
   /** The timeout of {@link #synchronize()}: 30 minutes, longer than any step of a training run. */
   public static final Duration DEFAULT_TIMEOUT = StreamDriver.DEFAULT_TIMEOUT;
 

@@ -4,6 +4,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceType;
 import io.nccl4j.Feature;
+import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
@@ -107,8 +108,8 @@ final class NcclBackendDriver implements BackendDriver {
   }
 
   @Override
-  public StreamDriver newStream(int device, StreamContext users) {
-    return CudaStreamDriver.create(device, users);
+  public StreamDriver newStream(int device, Stream.Priority priority, StreamContext users) {
+    return CudaStreamDriver.create(device, priority, users);
   }
 
   @Override

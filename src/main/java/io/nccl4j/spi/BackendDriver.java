@@ -4,6 +4,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceType;
 import io.nccl4j.Feature;
+import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.util.List;
 
@@ -41,7 +42,7 @@ public interface BackendDriver {
   CommunicatorDriver join(UniqueId growId, CommunicatorContext context);
 
   /** Creates a stream of an existing device. */
-  StreamDriver newStream(int device, StreamContext users);
+  StreamDriver newStream(int device, Stream.Priority priority, StreamContext users);
 
   /** Creates an event of an existing device. */
   EventDriver newEvent(int device);

@@ -14,7 +14,9 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.nccl.NcclCommunicator;
@@ -70,6 +72,25 @@ class NativeCallsTest {
       closed.close();
       aborted.abort();
       assertEquals(memory, StandIn.live("memory"));
+    }
+  }
+
+  @Test
+  void streamHasTheRequestedPriority() {
+    try (Backend backend = Backend.nccl();
+        Stream normal = backend.newStream(0);
+        Stream high = backend.newStream(0, Stream.Priority.HIGH)) {
+      assertEquals(0, priority(normal));
+      assertEquals(-5, priority(high), "the stand-in's highest");
+    }
+  }
+
+  private static int priority(Stream stream) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment handle = MemorySegment.ofAddress(CudaStream.of(stream).address());
+      MemorySegment priority = arena.allocate(ValueLayout.JAVA_INT);
+      assertEquals(0, cudart_h.cudaStreamGetPriority(handle, priority));
+      return priority.get(ValueLayout.JAVA_INT, 0);
     }
   }
 

@@ -189,9 +189,10 @@ class NativeFailuresTest {
 
   @Test
   void failedStreamAndEventCreationThrows() {
-    StandIn.fail("cudaStreamCreateWithFlags", 2, 0);
     StandIn.fail("cudaStreamCreateWithPriority", 2, 0);
     assertThrows(CudaException.class, comm::newStream);
+    StandIn.fail("cudaDeviceGetStreamPriorityRange", 2, 0);
+    assertThrows(CudaException.class, () -> comm.newStream(Stream.Priority.HIGH));
     StandIn.fail("cudaEventCreateWithFlags", 2, 0);
     assertThrows(CudaException.class, comm::newEvent);
   }

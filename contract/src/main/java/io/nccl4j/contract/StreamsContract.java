@@ -57,6 +57,26 @@ abstract class StreamsContract {
   }
 
   @Test
+  void streamOfHighPriorityRunsCollectives() {
+    int n = fewRanks();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            try (Stream high = rank.comm().newStream(Stream.Priority.HIGH)) {
+              Buffer value = rank.ints(3);
+              rank.stream().synchronize();
+              rank.comm().allReduce(value, value, ReduceOp.SUM, high);
+              high.synchronize();
+              assertArrayEquals(new int[] {3 * n}, rank.downloadInts(value));
+            }
+            Throwable thrown =
+                assertThrows(NullPointerException.class, () -> rank.comm().newStream(null));
+            assertEquals("priority", thrown.getMessage());
+          });
+    }
+  }
+
+  @Test
   void collectivesAreOrderedWithCopiesAndFills() {
     int n = fewRanks();
     try (Ranks ranks = Ranks.of(underTest(), n)) {

@@ -3,6 +3,7 @@ package io.nccl4j.internal.cuda;
 import io.nccl4j.CudaException;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.ffm.BlockingCalls;
 import io.nccl4j.internal.ffm.PlatformThreads;
@@ -34,6 +35,7 @@ import org.apache.logging.log4j.Logger;
  */
 public final class CudaStreamDriver implements StreamDriver {
   private static final Logger LOG = Loggers.of(CudaStreamDriver.class);
+  private static final int NORMAL_PRIORITY = 0;
   private static final int ERROR_POLL_INTERVAL = 64;
   private static final Duration FAILURE_TIMEOUT = Duration.ofSeconds(5);
 
@@ -58,19 +60,29 @@ public final class CudaStreamDriver implements StreamDriver {
   }
 
   /** Creates a stream on a device. */
-  public static CudaStreamDriver create(int device, StreamContext users) {
-    MemorySegment handle = CurrentDevice.call(device, CudaStreamDriver::createHandle);
+  public static CudaStreamDriver create(int device, Stream.Priority priority, StreamContext users) {
+    MemorySegment handle = CurrentDevice.call(device, () -> createHandle(priority));
     return new CudaStreamDriver(handle, device, users, false);
   }
 
-  private static MemorySegment createHandle() {
+  private static MemorySegment createHandle(Stream.Priority priority) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment stream = arena.allocate(ValueLayout.ADDRESS);
       int flags = cudart_h.cudaStreamNonBlocking();
+      int level = priority == Stream.Priority.HIGH ? highestPriority(arena) : NORMAL_PRIORITY;
       CudaResults.check(
-          cudart_h.cudaStreamCreateWithFlags(stream, flags), "cudaStreamCreateWithFlags");
+          cudart_h.cudaStreamCreateWithPriority(stream, flags, level),
+          "cudaStreamCreateWithPriority");
       return stream.get(ValueLayout.ADDRESS, 0);
     }
+  }
+
+  private static int highestPriority(Arena arena) {
+    MemorySegment highest = arena.allocate(ValueLayout.JAVA_INT);
+    CudaResults.check(
+        cudart_h.cudaDeviceGetStreamPriorityRange(MemorySegment.NULL, highest),
+        "cudaDeviceGetStreamPriorityRange");
+    return highest.get(ValueLayout.JAVA_INT, 0);
   }
 
   /** Wraps a stream that other code owns. */

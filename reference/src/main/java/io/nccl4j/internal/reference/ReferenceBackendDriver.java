@@ -5,6 +5,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceType;
 import io.nccl4j.Feature;
+import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
 import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
@@ -113,7 +114,7 @@ public final class ReferenceBackendDriver implements BackendDriver {
   }
 
   @Override
-  public StreamDriver newStream(int device, StreamContext users) {
+  public StreamDriver newStream(int device, Stream.Priority priority, StreamContext users) {
     return new ReferenceStream(device, users);
   }
 
