@@ -5,6 +5,7 @@ import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
@@ -66,6 +67,8 @@ import org.jspecify.annotations.Nullable;
  */
 @NullMarked
 public final class Communicator implements AutoCloseable {
+  private static final int MAX_BYTES = 64 << 20;
+
   private final Backend backend;
   private final CommunicatorCore core;
   private final ChildCommunicators children;
@@ -573,6 +576,79 @@ public final class Communicator implements AutoCloseable {
     scatter(null, recv, root, stream);
   }
 
+  /**
+   * Copies the root's bytes to every rank, and waits for them: for small control data, whose length
+   * the other ranks do not know. Every rank calls it, in its own thread, outside a {@link Group}
+   * and a {@link Graph}. It allocates memory of the device, as {@link #newBuffer} does. C: {@code
+   * ncclAllGather} of the lengths, then {@code ncclBroadcast}.
+   *
+   * @param value the root's bytes, at most 64 MiB; ignored on other ranks, where it may be null
+   * @param root the rank that provides the bytes
+   * @param stream a stream of this rank's device, which orders the exchange
+   * @return the root's bytes, in a new array
+   * @throws IllegalArgumentException if the root is out of range or, on every rank, if there are
+   *     too many bytes
+   * @throws IllegalStateException if this communicator or the stream is not open, or in a group or
+   *     a capture
+   * @throws NcclException as {@link Stream#synchronize()} does
+   */
+  public byte[] broadcast(byte @Nullable [] value, int root, Stream stream) {
+    checkExchange("broadcast of bytes", stream);
+    Arguments.inRange(root, "root", 0, core.size() - 1);
+    byte[] own = core.rank() == root ? Objects.requireNonNull(value, "value") : new byte[0];
+    long[] lengths = exchange(own.length, stream);
+    byte[] bytes = Arrays.copyOf(own, checkBytes(lengths[root]));
+    try (Buffer buffer = core.newBuffer(DataType.INT8, bytes.length)) {
+      buffer.copyFromAsync(bytes, stream);
+      broadcast(buffer, root, stream);
+      buffer.copyTo(bytes, stream);
+    }
+    return bytes;
+  }
+
+  /**
+   * Gathers every rank's bytes on the root, and waits for them: for small control data, of another
+   * length on each rank. Every rank calls it, in its own thread, outside a {@link Group} and a
+   * {@link Graph}. It allocates memory of the device, as {@link #newBuffer} does. C: {@code
+   * ncclAllGather} of the lengths, then {@code ncclSend} and {@code ncclRecv}.
+   *
+   * @param value this rank's bytes; those of all ranks have at most 64 MiB
+   * @param root the rank that receives the bytes
+   * @param stream a stream of this rank's device, which orders the exchange
+   * @return on the root the bytes of each rank, in rank order, in new arrays; on other ranks an
+   *     empty list
+   * @throws IllegalArgumentException if the root is out of range or, on every rank, if there are
+   *     too many bytes
+   * @throws IllegalStateException if this communicator or the stream is not open, or in a group or
+   *     a capture
+   * @throws NcclException as {@link Stream#synchronize()} does
+   */
+  public List<byte[]> gather(byte[] value, int root, Stream stream) {
+    checkExchange("gather of bytes", stream);
+    Arguments.inRange(root, "root", 0, core.size() - 1);
+    Objects.requireNonNull(value, "value");
+    long[] lengths = exchange(value.length, stream);
+    int total = checkBytes(LongStream.of(lengths).sum());
+    boolean atRoot = core.rank() == root;
+    long[] sendCounts = new long[core.size()];
+    sendCounts[root] = value.length;
+    byte[] all = new byte[atRoot ? total : 0];
+    try (Buffer send = core.newBuffer(DataType.INT8, value.length);
+        Buffer recv = core.newBuffer(DataType.INT8, all.length)) {
+      send.copyFromAsync(value, stream);
+      allToAll(send, sendCounts, recv, atRoot ? lengths : new long[core.size()], stream);
+      recv.copyTo(all, stream);
+    }
+    List<byte[]> values = new ArrayList<>();
+    int end = 0;
+    for (int rank = 0; atRoot && rank < lengths.length; rank++) {
+      int begin = end;
+      end += (int) lengths[rank];
+      values.add(Arrays.copyOfRange(all, begin, end));
+    }
+    return values;
+  }
+
   /** Throws unless this thread can exchange values and wait for them now. */
   private void checkExchange(String call, Stream stream) {
     core.checkConnected();
@@ -595,6 +671,16 @@ public final class Communicator implements AutoCloseable {
       buffer.copyTo(numbers, stream);
     }
     return numbers;
+  }
+
+  /** Returns the number of bytes that the ranks exchange, which is the same on every rank. */
+  private static int checkBytes(long bytes) {
+    if (bytes > MAX_BYTES) {
+      throw new IllegalArgumentException(
+          "the ranks pass %d bytes; at most %d can be exchanged as arrays, use buffers for more"
+              .formatted(bytes, MAX_BYTES));
+    }
+    return (int) bytes;
   }
 
   /**
@@ -808,12 +894,13 @@ public final class Communicator implements AutoCloseable {
   /**
    * {@return the rank that each rank of this communicator has in its parent, in rank order; at
    * least one, immutable} The parent is the communicator that was split or shrunk, also by {@link
-   * Recovery}. Every rank of this communicator calls it, outside a {@link Group} and a {@link
-   * Graph}; it exchanges the ranks and waits for them as {@link Stream#synchronize()} does, with
-   * what that throws. C: {@code ncclAllGather}.
+   * Recovery}. Every rank of this communicator calls it, in its own thread, outside a {@link Group}
+   * and a {@link Graph}; it exchanges the ranks and waits for them as {@link Stream#synchronize()}
+   * does, with what that throws. C: {@code ncclAllGather}.
    *
    * @param stream a stream of this rank's device, which orders the exchange
-   * @throws IllegalStateException if this communicator was created by neither a split nor a shrink
+   * @throws IllegalStateException if this communicator was created by neither a split nor a shrink,
+   *     if it or the stream is not open, or in a group or a capture
    */
   public List<Integer> parentRanks(Stream stream) {
     checkExchange("parentRanks", stream);

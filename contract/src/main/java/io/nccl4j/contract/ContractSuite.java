@@ -53,6 +53,14 @@ public abstract class ContractSuite {
   }
 
   @Nested
+  class ByteArrays extends ByteArraysContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class Collectives extends CollectivesContract {
     @Override
     BackendUnderTest underTest() {
