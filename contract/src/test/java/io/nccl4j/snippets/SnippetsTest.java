@@ -30,6 +30,8 @@ import io.nccl4j.training.Parameter;
 import io.nccl4j.training.ReducerConfig;
 import io.nccl4j.training.Shard;
 import io.nccl4j.training.ShardedReducer;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -42,6 +44,8 @@ import org.junit.jupiter.api.Test;
  * code they show is in a compiled file, such as this one.
  */
 class SnippetsTest {
+  private static final int COUNT = 1000;
+
   private record Batch(float gradient) {}
 
   private final AtomicInteger trained = new AtomicInteger();
@@ -116,6 +120,27 @@ class SnippetsTest {
     reference.runRanks(4, comm -> train(comm));
     reference.close();
     assertEquals(4, trained.get());
+  }
+
+  @Test
+  void overlap() {
+    try (Stream copies = comm.newStream();
+        Event copied = comm.newEvent();
+        Buffer host = comm.newPinnedBuffer(DataType.FLOAT32, COUNT);
+        Buffer next = comm.newBuffer(DataType.FLOAT32, COUNT)) {
+      comm.allReduce(gradients, gradients, ReduceOp.SUM, stream); // runs beside what follows
+      load(host.segment()); // written in place, without an array
+      host.copyToAsync(next, copies);
+      copies.record(copied);
+      stream.waitFor(copied);
+      comm.allReduce(next, next, ReduceOp.SUM, stream); // starts when the copy has arrived
+      stream.synchronize(); // before `host` is written again
+    }
+    assertHas(5, gradients);
+  }
+
+  private static void load(MemorySegment floats) {
+    floats.setAtIndex(ValueLayout.JAVA_FLOAT, COUNT - 1, 7);
   }
 
   @Test
