@@ -113,6 +113,11 @@ final class ContractAccess extends Contract {
   }
 
   @Override
+  public NcclException failure(String function, int code, String text, String lastError) {
+    return NcclException.of(function, code, text, lastError);
+  }
+
+  @Override
   public FailureDetails details(NcclException failure) {
     return failure.details();
   }

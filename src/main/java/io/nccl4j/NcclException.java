@@ -79,16 +79,8 @@ public class NcclException extends Nccl4jException {
     this.details = details;
   }
 
-  /**
-   * Creates an exception of the class that corresponds to a result code.
-   *
-   * @param function the function that failed
-   * @param code the raw {@code ncclResult_t} code
-   * @param text the library's error text
-   * @param lastError the library's last-error text, or an empty string
-   * @return the exception
-   */
-  public static NcclException of(String function, int code, String text, String lastError) {
+  /** Returns a new exception of the class that corresponds to a result code. */
+  static NcclException of(String function, int code, String text, String lastError) {
     return switch (NcclResult.ofCode(code)) {
       case INVALID_ARGUMENT, INVALID_USAGE ->
           new NcclInvalidUsageException(function, code, text, lastError);

@@ -26,15 +26,8 @@ public class NcclTimeoutException extends NcclException {
         "");
   }
 
-  /**
-   * Creates an exception for a call that the library itself ended with a timeout.
-   *
-   * @param function the function that failed
-   * @param code the raw {@code ncclResult_t} code
-   * @param text the library's error text
-   * @param lastError the library's last-error text, or an empty string
-   */
-  public NcclTimeoutException(String function, int code, String text, String lastError) {
+  /** Creates an exception for a call that the library itself ended with a timeout. */
+  NcclTimeoutException(String function, int code, String text, String lastError) {
     super(function, code, text, lastError);
   }
 

@@ -2,6 +2,7 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.spi.Contract;
 import java.lang.foreign.MemorySegment;
 
 /** Converts NCCL result codes to exceptions. Unknown codes are failures. */
@@ -21,6 +22,6 @@ final class NcclResults {
     // NCCL has one buffer per process and never clears it. The text may be an earlier call's, which
     // the exception's message mentions.
     String lastError = nccl_h.ncclGetLastError(MemorySegment.NULL).getString(0);
-    return NcclException.of(function, result, text, lastError);
+    return Contract.get().failure(function, result, text, lastError);
   }
 }

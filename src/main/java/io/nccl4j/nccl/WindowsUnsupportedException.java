@@ -13,12 +13,8 @@ import org.jspecify.annotations.NullMarked;
 public class WindowsUnsupportedException extends NcclException {
   private static final long serialVersionUID = 1;
 
-  /**
-   * Creates an exception for a communicator.
-   *
-   * @param communicator the communicator that does not support windows
-   */
-  public WindowsUnsupportedException(String communicator) {
+  /** Creates an exception for a communicator that does not support windows. */
+  WindowsUnsupportedException(String communicator) {
     super(
         "ncclCommWindowRegister",
         NcclResult.INVALID_USAGE.code(),

@@ -120,6 +120,13 @@ public abstract class Contract {
    */
   public abstract CompletionStage<Communicator> connectedAsync(Communicator unconnected);
 
+  /**
+   * Returns a new exception of the class that corresponds to a result code.
+   *
+   * @param lastError the library's last-error text, or an empty string
+   */
+  public abstract NcclException failure(String function, int code, String text, String lastError);
+
   /** Returns the known details of an exception. */
   public abstract FailureDetails details(NcclException failure);
 

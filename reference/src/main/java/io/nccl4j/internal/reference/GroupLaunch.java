@@ -1,12 +1,12 @@
 package io.nccl4j.internal.reference;
 
-import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.rank.HostedRank;
 import io.nccl4j.internal.reference.rank.RankExecution;
 import io.nccl4j.internal.reference.stream.EventRecord;
 import io.nccl4j.internal.reference.stream.ReferenceStream;
+import io.nccl4j.spi.Contract;
 import io.nccl4j.spi.EnqueuedCall;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -79,15 +79,16 @@ final class GroupLaunch {
    */
   static void checkSelfMessages(HostedRank hostedRank, int selfSends) {
     if (selfSends != 0) {
-      throw new NcclInvalidUsageException(
-          "Group.run",
-          NcclResult.INVALID_USAGE.code(),
-          hostedRank
-              + " has "
-              + Math.abs(selfSends)
-              + (selfSends > 0 ? " more sends to" : " more receives from")
-              + " itself than the other way round in one group",
-          "");
+      throw Contract.get()
+          .failure(
+              "Group.run",
+              NcclResult.INVALID_USAGE.code(),
+              hostedRank
+                  + " has "
+                  + Math.abs(selfSends)
+                  + (selfSends > 0 ? " more sends to" : " more receives from")
+                  + " itself than the other way round in one group",
+              "");
     }
   }
 

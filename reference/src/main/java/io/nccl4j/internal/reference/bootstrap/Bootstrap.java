@@ -2,7 +2,6 @@ package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.reference.transport.Presence;
@@ -253,7 +252,7 @@ public final class Bootstrap {
     }
   }
 
-  private NcclInvalidUsageException alreadyJoined(int rank) {
+  private NcclException alreadyJoined(int rank) {
     return refused("rank " + rank + " has already joined; each rank joins once");
   }
 
@@ -322,8 +321,8 @@ public final class Bootstrap {
     onComplete.onComplete(true);
   }
 
-  private NcclInvalidUsageException refused(String text) {
-    return new NcclInvalidUsageException(function, NcclResult.INVALID_USAGE.code(), text, "");
+  private NcclException refused(String text) {
+    return Contract.get().failure(function, NcclResult.INVALID_USAGE.code(), text, "");
   }
 
   private void notifyListeners(boolean withAssignments) {

@@ -1,11 +1,9 @@
 package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclInvalidUsageException;
-import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclResult;
-import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.util.RankSets;
+import io.nccl4j.spi.Contract;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
@@ -49,10 +47,10 @@ public record BootstrapFailure(String text, BitSet failed, BitSet missing, boole
   /** Returns the exception that a rank throws, without details. */
   NcclException seenBy(int rank, String function) {
     if (mismatch) {
-      return new NcclInvalidUsageException(function, NcclResult.INVALID_USAGE.code(), text, "");
+      return Contract.get().failure(function, NcclResult.INVALID_USAGE.code(), text, "");
     }
     return missing.isEmpty() || missing.get(rank)
-        ? new NcclRemoteException(function, NcclResult.REMOTE_ERROR.code(), text, "")
-        : new NcclTimeoutException(function, NcclResult.TIMEOUT.code(), text, "");
+        ? Contract.get().failure(function, NcclResult.REMOTE_ERROR.code(), text, "")
+        : Contract.get().failure(function, NcclResult.TIMEOUT.code(), text, "");
   }
 }

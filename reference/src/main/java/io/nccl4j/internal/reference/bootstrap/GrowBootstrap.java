@@ -1,9 +1,10 @@
 package io.nccl4j.internal.reference.bootstrap;
 
-import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.Contract;
 import java.util.BitSet;
 
 /**
@@ -147,8 +148,7 @@ public final class GrowBootstrap implements BootstrapTarget {
     }
   }
 
-  private static NcclInvalidUsageException refused(String text) {
-    return new NcclInvalidUsageException(
-        BootstrapKey.GROW, NcclResult.INVALID_USAGE.code(), text, "");
+  private static NcclException refused(String text) {
+    return Contract.get().failure(BootstrapKey.GROW, NcclResult.INVALID_USAGE.code(), text, "");
   }
 }

@@ -1,13 +1,13 @@
 package io.nccl4j.internal.reference.bootstrap;
 
-import io.nccl4j.NcclInvalidUsageException;
-import io.nccl4j.NcclRemoteException;
+import io.nccl4j.NcclException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclSystemException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.PortRange;
+import io.nccl4j.spi.Contract;
 import java.io.DataInput;
 import java.io.IOException;
 import java.net.ProtocolException;
@@ -126,27 +126,30 @@ public final class InitBootstrap implements BootstrapTarget {
     synchronized (endpoint.targetsLock()) {
       BootstrapTarget target = endpoint.target(id);
       if (target == null && here && function.equals(BootstrapKey.GROW)) {
-        throw new NcclInvalidUsageException(
-            function,
-            NcclResult.INVALID_USAGE.code(),
-            id + " is not the id of a pending grow; an id can be used once",
-            "");
+        throw Contract.get()
+            .failure(
+                function,
+                NcclResult.INVALID_USAGE.code(),
+                id + " is not the id of a pending grow; an id can be used once",
+                "");
       }
       if (target == null && here && !endpoint.isValid(referenceId.secret())) {
-        throw new NcclInvalidUsageException(
-            function,
-            NcclResult.INVALID_USAGE.code(),
-            id
-                + " is no longer valid: its ranks have joined or given up, or it was closed, or its"
-                + " process has failed to listen",
-            "");
+        throw Contract.get()
+            .failure(
+                function,
+                NcclResult.INVALID_USAGE.code(),
+                id
+                    + " is no longer valid: its ranks have joined or given up, or it was closed, or its"
+                    + " process has failed to listen",
+                "");
       }
       if (target != null && target.grows() && function.equals(CONNECT)) {
-        throw new NcclInvalidUsageException(
-            function,
-            NcclResult.INVALID_USAGE.code(),
-            id + " is the id of a grow; new ranks call Backend.join",
-            "");
+        throw Contract.get()
+            .failure(
+                function,
+                NcclResult.INVALID_USAGE.code(),
+                id + " is the id of a grow; new ranks call Backend.join",
+                "");
       }
       if (target == null) {
         InitBootstrap opened = new InitBootstrap(endpoint, id, referenceId, function, request);
@@ -181,9 +184,9 @@ public final class InitBootstrap implements BootstrapTarget {
     return bootstrap;
   }
 
-  private NcclInvalidUsageException refused(String text) {
+  private NcclException refused(String text) {
     bootstrap.recordRejection(text);
-    return new NcclInvalidUsageException(function, NcclResult.INVALID_USAGE.code(), text, "");
+    return Contract.get().failure(function, NcclResult.INVALID_USAGE.code(), text, "");
   }
 
   @Override
@@ -209,16 +212,17 @@ public final class InitBootstrap implements BootstrapTarget {
         return;
       }
       if (target.maker().address() == null) {
-        throw new NcclSystemException(
-            function,
-            NcclResult.SYSTEM_ERROR.code(),
-            "%s does not listen for ranks of other processes: %s is %s there, or %s"
-                .formatted(
-                    target.maker(),
-                    SocketAddresses.VARIABLE,
-                    SocketAddresses.NONE,
-                    SocketAddresses.NO_INTERFACE),
-            "");
+        throw Contract.get()
+            .failure(
+                function,
+                NcclResult.SYSTEM_ERROR.code(),
+                "%s does not listen for ranks of other processes: %s is %s there, or %s"
+                    .formatted(
+                        target.maker(),
+                        SocketAddresses.VARIABLE,
+                        SocketAddresses.NONE,
+                        SocketAddresses.NO_INTERFACE),
+                "");
       }
       endpoint.retain(target.secret(), function);
       try {
@@ -235,11 +239,12 @@ public final class InitBootstrap implements BootstrapTarget {
         bootstrap.fail(BootstrapFailure.of(text + ", cannot be reached: " + e.getMessage()));
         throw e instanceof SocketTimeoutException
             ? new NcclTimeoutException(function, deadline.timeout(), text + ", did not answer")
-            : new NcclRemoteException(
-                function,
-                NcclResult.REMOTE_ERROR.code(),
-                text + ", cannot be reached: " + e.getMessage(),
-                "");
+            : Contract.get()
+                .failure(
+                    function,
+                    NcclResult.REMOTE_ERROR.code(),
+                    text + ", cannot be reached: " + e.getMessage(),
+                    "");
       }
     }
 

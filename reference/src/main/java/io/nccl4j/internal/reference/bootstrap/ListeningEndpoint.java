@@ -1,8 +1,10 @@
 package io.nccl4j.internal.reference.bootstrap;
 
+import io.nccl4j.NcclException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclSystemException;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.Contract;
 import java.io.IOException;
 import java.net.StandardSocketOptions;
 import java.nio.channels.ClosedSelectorException;
@@ -141,12 +143,13 @@ abstract class ListeningEndpoint {
     try {
       return new EventLoop(this, SocketAddresses.choose(SocketAddresses.setting()));
     } catch (IOException e) {
-      NcclSystemException failure =
-          new NcclSystemException(
-              function,
-              NcclResult.SYSTEM_ERROR.code(),
-              "this process cannot listen for ranks of other processes: " + e.getMessage(),
-              "");
+      NcclException failure =
+          Contract.get()
+              .failure(
+                  function,
+                  NcclResult.SYSTEM_ERROR.code(),
+                  "this process cannot listen for ranks of other processes: " + e.getMessage(),
+                  "");
       failure.initCause(e);
       throw failure;
     }

@@ -2,7 +2,6 @@ package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.internal.auth.SessionKeys;
 import io.nccl4j.internal.util.RankSets;
@@ -161,11 +160,12 @@ public final class RankMap {
 
   private static NcclException cancelled(Participant participant, CancellationException cause) {
     NcclException remote =
-        new NcclRemoteException(
-            participant.bootstrap().function(),
-            NcclResult.REMOTE_ERROR.code(),
-            "rank " + participant.rank() + " was " + cause.getMessage(),
-            "");
+        Contract.get()
+            .failure(
+                participant.bootstrap().function(),
+                NcclResult.REMOTE_ERROR.code(),
+                "rank " + participant.rank() + " was " + cause.getMessage(),
+                "");
     return Contract.get()
         .initDetails(
             remote,
@@ -187,8 +187,12 @@ public final class RankMap {
       return Contract.get().copyOf(failure, details);
     }
     NcclException remote =
-        new NcclRemoteException(
-            participant.bootstrap().function(), NcclResult.REMOTE_ERROR.code(), failure.text(), "");
+        Contract.get()
+            .failure(
+                participant.bootstrap().function(),
+                NcclResult.REMOTE_ERROR.code(),
+                failure.text(),
+                "");
     return Contract.get().initDetails(remote, details);
   }
 }

@@ -1,7 +1,6 @@
 package io.nccl4j.internal.reference.collective;
 
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.internal.schedule.ChannelDivision;
 import io.nccl4j.internal.schedule.Ring;
@@ -195,11 +194,12 @@ final class DirectAllReduce implements Transfer {
       throw cause;
     }
     NcclException typed =
-        new NcclInvalidUsageException(
-            collective.function(),
-            NcclResult.INVALID_USAGE.code(),
-            "a buffer was closed while the operation used it",
-            "the buffer belongs to rank " + owner + ": " + cause.getMessage());
+        Contract.get()
+            .failure(
+                collective.function(),
+                NcclResult.INVALID_USAGE.code(),
+                "a buffer was closed while the operation used it",
+                "the buffer belongs to rank " + owner + ": " + cause.getMessage());
     typed.initCause(cause);
     return Contract.get()
         .initDetails(

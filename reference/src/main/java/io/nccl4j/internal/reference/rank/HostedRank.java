@@ -3,7 +3,6 @@ package io.nccl4j.internal.reference.rank;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
@@ -324,11 +323,12 @@ public final class HostedRank implements RankContext {
     checkNotAborted(function);
     if (failure != null) {
       NcclException again =
-          new NcclInvalidUsageException(
-              function,
-              NcclResult.INVALID_USAGE.code(),
-              name + " has failed before; abort it",
-              failure.getMessage());
+          Contract.get()
+              .failure(
+                  function,
+                  NcclResult.INVALID_USAGE.code(),
+                  name + " has failed before; abort it",
+                  failure.getMessage());
       throw Contract.get().initDetails(again, Contract.get().details(failure));
     }
     checkFault(function);
@@ -586,14 +586,16 @@ public final class HostedRank implements RankContext {
     } else if (cause instanceof IllegalStateException) {
       // The one state that the contract cannot guard: memory that is closed while it is used.
       typed =
-          new NcclInvalidUsageException(
-              function,
-              NcclResult.INVALID_USAGE.code(),
-              "a buffer was closed while the operation used it",
-              String.valueOf(cause.getMessage()));
+          Contract.get()
+              .failure(
+                  function,
+                  NcclResult.INVALID_USAGE.code(),
+                  "a buffer was closed while the operation used it",
+                  String.valueOf(cause.getMessage()));
     } else {
       typed =
-          new NcclException(function, NcclResult.INTERNAL_ERROR.code(), String.valueOf(cause), "");
+          Contract.get()
+              .failure(function, NcclResult.INTERNAL_ERROR.code(), String.valueOf(cause), "");
     }
     typed.initCause(cause);
     return typed;

@@ -1,10 +1,7 @@
 package io.nccl4j.internal.reference.rank;
 
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclInvalidUsageException;
-import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclResult;
-import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.internal.reference.bootstrap.Message;
 import io.nccl4j.internal.util.RankSets;
@@ -116,18 +113,17 @@ public record RankFailure(
 
   private NcclException exception(int observer, String function) {
     return switch (kind) {
-      case MISMATCH ->
-          new NcclInvalidUsageException(function, NcclResult.INVALID_USAGE.code(), text, "");
+      case MISMATCH -> Contract.get().failure(function, NcclResult.INVALID_USAGE.code(), text, "");
       case TIMEOUT ->
           missing.get(observer)
               ? remote(function, "rank " + rank + " gave up waiting for this rank: " + text)
-              : new NcclTimeoutException(function, NcclResult.TIMEOUT.code(), text, "");
+              : Contract.get().failure(function, NcclResult.TIMEOUT.code(), text, "");
       case RANK_FAILED -> remote(function, "rank " + rank + " failed: " + text);
       case REMOTE -> remote(function, text);
     };
   }
 
-  public static NcclRemoteException remote(String function, String text) {
-    return new NcclRemoteException(function, NcclResult.REMOTE_ERROR.code(), text, "");
+  public static NcclException remote(String function, String text) {
+    return Contract.get().failure(function, NcclResult.REMOTE_ERROR.code(), text, "");
   }
 }

@@ -1,7 +1,6 @@
 package io.nccl4j.internal.reference.stream;
 
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.reference.rank.IdleStrategy;
@@ -188,13 +187,14 @@ public final class ReferenceStream implements StreamDriver {
     }
     NcclException typed =
         cause instanceof IllegalStateException
-            ? new NcclInvalidUsageException(
-                "stream",
-                NcclResult.INVALID_USAGE.code(),
-                "a buffer was closed while the stream used it",
-                String.valueOf(cause.getMessage()))
-            : new NcclException(
-                "stream", NcclResult.INTERNAL_ERROR.code(), String.valueOf(cause), "");
+            ? Contract.get()
+                .failure(
+                    "stream",
+                    NcclResult.INVALID_USAGE.code(),
+                    "a buffer was closed while the stream used it",
+                    String.valueOf(cause.getMessage()))
+            : Contract.get()
+                .failure("stream", NcclResult.INTERNAL_ERROR.code(), String.valueOf(cause), "");
     typed.initCause(cause);
     return typed;
   }

@@ -1,9 +1,11 @@
 package io.nccl4j.internal.reference.transport;
 
+import io.nccl4j.NcclException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclSystemException;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Loggers;
+import io.nccl4j.spi.Contract;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -129,9 +131,9 @@ final class SharedMemory {
     }
   }
 
-  static NcclSystemException failed(String text, Exception cause) {
-    NcclSystemException failure =
-        new NcclSystemException("sharedMemory", NcclResult.SYSTEM_ERROR.code(), text, "");
+  static NcclException failed(String text, Exception cause) {
+    NcclException failure =
+        Contract.get().failure("sharedMemory", NcclResult.SYSTEM_ERROR.code(), text, "");
     failure.initCause(cause);
     return failure;
   }
