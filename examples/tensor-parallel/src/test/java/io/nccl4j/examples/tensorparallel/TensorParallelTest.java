@@ -47,6 +47,7 @@ class TensorParallelTest {
   }
 
   @Test
+  @Tag("slow")
   void numberOfRanksThatDoesNotDivideTheHeadsIsRejected() throws Exception {
     FinishedProgram ended = run(3);
     assertEquals(1, ended.status(), ended.output());
