@@ -22,10 +22,10 @@ import java.util.Objects;
  * {@link DataParallelTrainer}. Gradients are averaged in their own memory, without a copy.
  *
  * <p>DJL numbers parameters differently in each process and updates them in any order. So an update
- * only takes note of its parameter; that of the last one averages all gradients, in the order in
- * which the parameters were initialized, and updates all parameters. The ranks must initialize
- * their parameters in the same order, as those of equal models are, and train and freeze the same
- * ones. On CUDA the averages are enqueued on PyTorch's stream. Used by one thread.
+ * only records its parameter; that of the last one averages all gradients, in the order in which
+ * the parameters were initialized, and updates all parameters. The ranks must initialize their
+ * parameters in the same order, as those of equal models are, and train and freeze the same ones.
+ * On CUDA the averages are enqueued on PyTorch's stream. Used by one thread.
  */
 public final class AllReduceParameterServer implements ParameterServer {
   private final Communicator comm;
@@ -71,7 +71,7 @@ public final class AllReduceParameterServer implements ParameterServer {
   }
 
   /**
-   * Takes note of a parameter to update; if it is the last one that has a gradient, averages all
+   * Records a parameter to update; if it is the last one that has a gradient, averages all
    * gradients and updates all parameters.
    *
    * @param parameterId identifies the parameter in this process
@@ -104,34 +104,44 @@ public final class AllReduceParameterServer implements ParameterServer {
   }
 
   private void updateAll() {
-    List<Gradient> gradients = new ArrayList<>();
-    try {
+    try (Gradients gradients = new Gradients(new ArrayList<>())) {
       initialized.forEach(
           (id, first) -> {
             NDArray parameter = updated.get(id);
             if (parameter != null) {
               NDArray array = parameter.getGradient();
-              String name = "gradient of " + first.getName();
-              gradients.add(
-                  new Gradient(id, parameter, array, NDArrayBuffers.of(array, name, comm)));
+              Buffer buffer = NDArrayBuffers.of(array, "gradient of " + first.getName(), comm);
+              gradients.all.add(new Gradient(id, parameter, array, buffer));
             }
           });
       Group.run(
           () ->
-              gradients.forEach(it -> comm.allReduce(it.buffer, it.buffer, ReduceOp.AVG, stream)));
+              gradients.all.forEach(
+                  it -> comm.allReduce(it.buffer, it.buffer, ReduceOp.AVG, stream)));
       stream.synchronize();
-      gradients.forEach(it -> optimizer.update(it.id, it.parameter, it.array));
+      gradients.all.forEach(it -> optimizer.update(it.id, it.parameter, it.array));
     } finally {
-      gradients.forEach(Gradient::close);
       updated.clear();
     }
   }
 
-  /** A gradient that is being averaged. */
-  private record Gradient(String id, NDArray parameter, NDArray array, Buffer buffer) {
-    void close() {
-      buffer.close();
-      array.close();
+  private record Gradient(String id, NDArray parameter, NDArray array, Buffer buffer) {}
+
+  private record Gradients(List<Gradient> all) implements AutoCloseable {
+    @Override
+    public void close() {
+      IllegalStateException pending = null;
+      for (Gradient it : all) {
+        it.array.close();
+        try {
+          it.buffer.close();
+        } catch (IllegalStateException e) { // The wait has failed. Closes the others, too.
+          pending = pending == null ? e : pending;
+        }
+      }
+      if (pending != null) {
+        throw pending;
+      }
     }
   }
 
