@@ -1,5 +1,6 @@
 package io.nccl4j.tools;
 
+import io.nccl4j.Backend;
 import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.doctor.Doctor;
 import io.nccl4j.tools.evidence.EvidenceCommand;
@@ -16,7 +17,7 @@ import java.util.Arrays;
 public final class Nccl4j {
   private static final String USAGE =
       """
-      usage: nccl4j TOOL [arguments]; nccl4j TOOL --help
+      usage: nccl4j TOOL [arguments]; nccl4j TOOL --help; nccl4j --version
 
         perf      measures the bandwidth of a collective, with the flags and lines of nccl-tests
         sweep     measures every algorithm with every protocol, and what the automatic choice costs
@@ -48,6 +49,7 @@ public final class Nccl4j {
       case "explain" -> Explain.main(rest);
       case "simulate" -> Simulate.main(rest);
       case "evidence" -> EvidenceCommand.main(rest);
+      case "--version" -> System.out.println("nccl4j " + Backend.libraryVersion());
       case "-h", "--help" -> System.out.print(USAGE);
       default -> {
         System.err.print(tool.isEmpty() ? "" : "nccl4j: unknown tool '" + tool + "'\n");

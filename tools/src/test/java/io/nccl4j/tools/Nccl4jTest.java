@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.fixtures.Checkout;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import java.io.IOException;
@@ -123,6 +124,13 @@ class Nccl4jTest {
     for (String line : shown) {
       assertTrue(printed.contains(line), () -> line + " is not in " + printed);
     }
+  }
+
+  @Test
+  void versionIsPrinted() throws Exception {
+    FinishedProgram ended = run("--version");
+    assertEquals(0, ended.status());
+    assertEquals("nccl4j " + Backend.libraryVersion() + "\n", ended.out());
   }
 
   @Test

@@ -1,5 +1,6 @@
 package io.nccl4j.tools.cli;
 
+import java.io.Console;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.io.PrintWriter;
@@ -113,6 +114,14 @@ public final class Commands {
     String text = e instanceof FileSystemException ? e.toString() : e.getMessage();
     line.getErr().println(line.getCommandName() + ": " + text);
     return FAILED;
+  }
+
+  /** {@return whether this process runs on a terminal, on which to show progress} */
+  // System.console() is null again without a terminal since JDK 25, as it was before JDK 22.
+  @SuppressWarnings("SystemConsoleNull")
+  public static boolean onTerminal() {
+    Console console = System.console();
+    return console != null && console.isTerminal();
   }
 
   /**

@@ -41,7 +41,7 @@ final class CollectiveCheck {
     return Finding.unchecked(
         "the all-reduce on NCCL (not run)",
         "it stopped while " + probe.lastStep() + ": " + reason,
-        "fix the errors above, then run scripts/nccl4j doctor again");
+        "fix the errors above, then run nccl4j doctor again");
   }
 
   private static Finding failed(ProbeResult probe) {

@@ -25,7 +25,7 @@ final class DriverCheck {
           Finding.unchecked(
               "the driver version",
               "it is read through libcudart, which was not loaded",
-              "fix the other errors, then run scripts/nccl4j doctor again"));
+              "fix the other errors, then run nccl4j doctor again"));
     }
     int driver = probe.driver().getAsInt();
     List<Finding> findings = new ArrayList<>();

@@ -9,7 +9,7 @@ import picocli.CommandLine.Option;
     name = "doctor",
     sortOptions = false,
     usageHelpWidth = 100,
-    customSynopsis = "scripts/nccl4j doctor [--json] [--timeout SECONDS]",
+    customSynopsis = "nccl4j doctor [--json] [--timeout SECONDS]",
     header = "Reports whether a collective can run here and, if not, why and what to do.",
     description = {
       "Checks driver, libraries, GPUs, network interfaces, shared memory, limits, launch variables",

@@ -79,7 +79,7 @@ final class VariablesCheck {
         state.nccl().isEmpty()
             ? "no libnccl was found, so the names that it reads are unknown"
             : "the libnccl that was found does not contain their names, as NVIDIA's does",
-        "run scripts/nccl4j doctor again with NVIDIA's libnccl");
+        "run nccl4j doctor again with NVIDIA's libnccl");
   }
 
   private static Optional<Finding> own(NcclVariable setting) {

@@ -1,5 +1,6 @@
 package io.nccl4j.tools.evidence;
 
+import io.nccl4j.Backend;
 import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.cli.JsonTree;
@@ -34,7 +35,7 @@ import picocli.CommandLine.Parameters;
     name = "evidence",
     sortOptions = false,
     usageHelpWidth = 110,
-    customSynopsis = "scripts/nccl4j evidence [--quick] [--steps NAME,...] [--limit SECONDS] OUT",
+    customSynopsis = "nccl4j evidence [--quick] [--steps NAME,...] [--limit SECONDS] OUT",
     header = "Tests and measures nccl4j on the GPUs of this machine.",
     description = {
       "Writes OUT/evidence.json, OUT/evidence.md and OUT/evidence.log, the output of all programs.",
@@ -124,7 +125,7 @@ public final class EvidenceCommand {
     LaunchEnvironment launch = LaunchEnvironment.from(environment);
     if (launch.size() > 1) {
       throw new IllegalArgumentException(
-          "this process is one of %d, started by %s, but evidence is one process; scripts/nccl4j perf measures all ranks of a launcher"
+          "this process is one of %d, started by %s, but evidence is one process; nccl4j perf measures all ranks of a launcher"
               .formatted(launch.size(), launch.launcher()));
     }
     if (Files.exists(folder) && !Files.isDirectory(folder)) {
@@ -177,7 +178,7 @@ public final class EvidenceCommand {
 
   private int runAll(StepRunner runner, Path work) throws IOException {
     String date = date();
-    String build = environment.getOrDefault("NCCL4J_BUILD", "of an unknown commit");
+    String build = environment.getOrDefault("NCCL4J_BUILD", Backend.libraryVersion());
     List<Outcome> outcomes = new ArrayList<>();
     Run unknown = new Run(date, build, quick, Machine.NONE, outcomes);
     Step device = plan(work, Machine.NONE).first();
@@ -198,8 +199,7 @@ public final class EvidenceCommand {
     if (machine.usable()) {
       out.printf("remaining steps: %d, at most %d s%n", rest.size(), left(end).toSeconds());
     } else {
-      out.println(
-          "no usable GPU found; the other steps are skipped; scripts/nccl4j doctor reports why");
+      out.println("no usable GPU found; the other steps are skipped; nccl4j doctor reports why");
     }
     write(run);
     for (Step step : rest) {

@@ -38,7 +38,7 @@ final class Page {
       line("");
     }
     line(
-        "Written by `scripts/nccl4j evidence` on %s, from nccl4j %s. Not edited."
+        "Written by `nccl4j evidence` on %s, from nccl4j %s. Not edited."
             .formatted(run.date(), run.build()));
     line("The same in JSON: `evidence.json`. In commands, `$JAVA` is:");
     line("");

@@ -92,8 +92,7 @@ public final class Perf {
         .name("perf-log4j")
         .start(() -> LogManager.getLogger(Perf.class).debug("ready"));
     Perf perf =
-        new Perf(
-            out, System.err, ProgressLine.onTerminal(), System.getenv(), UnaryOperator.identity());
+        new Perf(out, System.err, Commands.onTerminal(), System.getenv(), UnaryOperator.identity());
     int status = perf.run(args);
     out.flush();
     if (FlightRecorder.isInitialized() || perf.startedProcesses) {
@@ -148,7 +147,7 @@ public final class Perf {
 
   private static String remedy() {
     return System.lineSeparator()
-        + "Run scripts/nccl4j doctor to see what is missing. Without a GPU, use '--backend reference', which is pure Java.";
+        + "Run nccl4j doctor to see what is missing. Without a GPU, use '--backend reference', which is pure Java.";
   }
 
   private void checkOutput() {

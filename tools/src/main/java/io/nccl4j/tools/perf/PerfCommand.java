@@ -49,8 +49,7 @@ public final class PerfCommand {
       ParseResult parsed = line.parseArgs(arguments.toArray(String[]::new));
       for (String flag : RESERVED) {
         if (parsed.hasMatchedOption(flag)) {
-          throw new BadArguments(
-              flag + " is not for a sweep; scripts/nccl4j sweep --help lists its flags");
+          throw new BadArguments(flag + " is not for a sweep; nccl4j sweep --help lists its flags");
         }
       }
       sizes = Stream.of("-b", "-e", "-i", "-f").anyMatch(parsed::hasMatchedOption);

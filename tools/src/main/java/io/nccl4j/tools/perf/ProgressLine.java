@@ -1,6 +1,5 @@
 package io.nccl4j.tools.perf;
 
-import java.io.Console;
 import java.io.PrintStream;
 import java.util.Locale;
 
@@ -24,14 +23,6 @@ final class ProgressLine {
   ProgressLine(PrintStream terminal, long rows) {
     this.terminal = terminal;
     this.rows = rows;
-  }
-
-  /** Returns whether this process runs on a terminal. */
-  // System.console() is null again without a terminal since JDK 25, as it was before JDK 22.
-  @SuppressWarnings("SystemConsoleNull")
-  static boolean onTerminal() {
-    Console console = System.console();
-    return console != null && console.isTerminal();
   }
 
   /** Erases the line, so that a row can be printed in its place. */

@@ -14,7 +14,7 @@ import picocli.CommandLine.Option;
     sortOptions = false,
     usageHelpWidth = 100,
     customSynopsis =
-        "scripts/nccl4j simulate [--ranks N] [--nodes N] [--size BYTES] [--html FILE] [more options]",
+        "nccl4j simulate [--ranks N] [--nodes N] [--size BYTES] [--html FILE] [more options]",
     header = "Predicts the time of an all-reduce on a hypothetical cluster.",
     description = {
       "Estimates ring and tree, whose schedules the reference backend executes, and a hierarchical",

@@ -1,5 +1,5 @@
 /**
- * {@code scripts/nccl4j simulate}: predicts the time of an all-reduce on a hypothetical cluster.
+ * {@code nccl4j simulate}: predicts the time of an all-reduce on a hypothetical cluster.
  *
  * <p>A {@code Model} takes the load of each link from an {@code
  * io.nccl4j.internal.schedule.Schedule}, which the reference backend executes, the longest path

@@ -68,10 +68,7 @@ final class ChromeTrace {
             .flatMap(events -> events),
         "otherData",
         object(
-            "writer",
-            "nccl4j scripts/nccl4j trace",
-            "start",
-            Instant.ofEpochSecond(0, trace.start).toString()));
+            "writer", "nccl4j trace", "start", Instant.ofEpochSecond(0, trace.start).toString()));
   }
 
   /** Numbers the threads, and returns the names of processes and threads. */

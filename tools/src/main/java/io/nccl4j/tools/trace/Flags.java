@@ -15,7 +15,7 @@ import picocli.CommandLine.Parameters;
     sortOptions = false,
     usageHelpWidth = 100,
     customSynopsis =
-        "scripts/nccl4j trace RECORDING... [-o trace.json] [--html page.html] [--with EVENT]...",
+        "nccl4j trace RECORDING... [-o trace.json] [--html page.html] [--with EVENT]...",
     header = "Merges flight recordings of several ranks into one timeline.",
     description = {
       "Reads recordings of one or more processes, written by jcmd PID JFR.dump filename=FILE or",

@@ -153,7 +153,7 @@ class EvidenceTest {
         ended
             .output()
             .contains(
-                "\nno usable GPU found; the other steps are skipped; scripts/nccl4j doctor reports why\n"),
+                "\nno usable GPU found; the other steps are skipped; nccl4j doctor reports why\n"),
         ended.output());
     assertFalse(ended.output().contains("remaining steps"), ended.output());
     String page = Files.readString(folder.resolve("out/evidence.md"));

@@ -61,7 +61,7 @@ class PageTest {
     assertEquals("# nccl4j evidence: Some GPU, NCCL 2.28.9", lines.getFirst());
     assertTrue(
         lines.contains(
-            "Written by `scripts/nccl4j evidence` on 2026-11-20 12:00:00 UTC, from nccl4j 1.0, commit"
+            "Written by `nccl4j evidence` on 2026-11-20 12:00:00 UTC, from nccl4j 1.0, commit"
                 + " abc. Not edited."));
     assertFalse(Page.of(run(GPU)).contains("stand-in"));
   }

@@ -19,10 +19,10 @@ public final class PerfReport {
       name = "report",
       sortOptions = false,
       usageHelpWidth = 100,
-      customSynopsis = "scripts/nccl4j report RESULT.json ... --html FILE",
-      header = "Compares earlier runs of scripts/nccl4j perf in one page.",
+      customSynopsis = "nccl4j report RESULT.json ... --html FILE",
+      header = "Compares earlier runs of nccl4j perf in one page.",
       description = {
-        "Reads files written by scripts/nccl4j perf -J. Each run has its own colour; the first is the baseline."
+        "Reads files written by nccl4j perf -J. Each run has its own colour; the first is the baseline."
       },
       footer = {"", "Exit status: 0 written; 1 the file cannot be written; 2 bad arguments."})
   static final class Flags {

@@ -14,17 +14,17 @@ import picocli.CommandLine.Parameters;
     name = "sweep",
     sortOptions = false,
     usageHelpWidth = 100,
-    customSynopsis = "scripts/nccl4j sweep [COLLECTIVE] [flags] [flags of scripts/nccl4j perf]",
+    customSynopsis = "nccl4j sweep [COLLECTIVE] [flags] [flags of nccl4j perf]",
     header = "Measures every algorithm with every protocol, and what the automatic choice costs.",
     description = {
       "The default COLLECTIVE is all_reduce. On NCCL, NCCL_ALGO and NCCL_PROTO force a choice; the",
-      "reference backend has ring, tree and direct, for an all_reduce in one process. scripts/nccl4j perf",
+      "reference backend has ring, tree and direct, for an all_reduce in one process. nccl4j perf",
       "measures each choice in a separate process; if NCCL refuses one, the table says n/a and why.",
       "Without -b, -e, -i and -f: -b 1K -e 64M -f 4."
     },
     footer = {
       "",
-      "scripts/nccl4j perf --help lists its flags; -J, --html, --compare and --algo are not passed on.",
+      "nccl4j perf --help lists its flags; -J, --html, --compare and --algo are not passed on.",
       "Exit status: 0 measured, even if some choices failed; 1 nothing was measured, or a file cannot",
       "be written; 2 bad arguments; 3 wrong data."
     })

@@ -159,7 +159,7 @@ final class SweepReport {
   /** Returns the configuration that all choices share. */
   private Table about() {
     Map<String, String> facts = new LinkedHashMap<>();
-    facts.put("command line", "scripts/nccl4j sweep " + arguments);
+    facts.put("command line", "nccl4j sweep " + arguments);
     outcome
         .first()
         .ifPresent(
