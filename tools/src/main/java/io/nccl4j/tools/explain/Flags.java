@@ -17,7 +17,7 @@ import picocli.CommandLine.Parameters;
     sortOptions = false,
     usageHelpWidth = 100,
     customSynopsis =
-        "scripts/nccl4j explain all_reduce [--algo ring|tree] [--ranks N] [--html FILE] [more options]",
+        "nccl4j explain all_reduce [--algo ring|tree] [--ranks N] [--html FILE] [more options]",
     header = "Explains an all-reduce: what each rank sends to which rank, and what it then holds.",
     description = {
       "Prints the schedule that the reference backend executes. Without --size it is a toy",
@@ -95,7 +95,7 @@ final class Flags {
    * @throws IllegalArgumentException if the options cannot be combined
    */
   void check() {
-    if (!collective.equals("all_reduce")) {
+    if (!collective.replaceAll("[-_]", "").equalsIgnoreCase("allreduce")) {
       throw new IllegalArgumentException(
           "'" + collective + "' cannot be explained; all_reduce can");
     }

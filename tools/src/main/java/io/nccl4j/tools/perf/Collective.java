@@ -124,6 +124,21 @@ enum Collective implements RankEnqueue {
     }
   }
 
+  /**
+   * Returns the collective with a name, in any case and with or without separators: all_reduce,
+   * allreduce, AllReduce and all-reduce are the same.
+   */
+  static Collective named(String text) {
+    return Arrays.stream(values())
+        .filter(each -> bare(each.label()).equals(bare(text)))
+        .findFirst()
+        .orElseThrow(() -> new IllegalArgumentException("'" + text + "' is not one of " + names()));
+  }
+
+  private static String bare(String name) {
+    return name.replaceAll("[-_]", "").toLowerCase(Locale.ROOT);
+  }
+
   /** Returns all names, separated by commas. */
   static String names() {
     return Arrays.stream(values()).map(Collective::label).collect(Collectors.joining(", "));

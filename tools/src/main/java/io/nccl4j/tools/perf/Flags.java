@@ -25,12 +25,12 @@ import picocli.CommandLine.Parameters;
     name = "perf",
     sortOptions = false,
     usageHelpWidth = 100,
-    customSynopsis = "scripts/nccl4j perf COLLECTIVE [flags]",
+    customSynopsis = "nccl4j perf COLLECTIVE [flags]",
     header = "Measures the bandwidth of a collective and checks its data.",
     description = {
       "COLLECTIVE is one of all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather,",
-      "scatter, sendrecv. Flags, lines and columns are those of nccl-tests 2.19. A SIZE is in bytes, or",
-      "has the suffix K, M or G (1024-based)."
+      "scatter, sendrecv; allreduce, all-reduce and AllReduce are also accepted. Flags, lines and columns",
+      "are those of nccl-tests 2.19. A SIZE is in bytes, or has the suffix K, M or G (1024-based)."
     },
     footer = {
       "",
@@ -259,6 +259,7 @@ final class Flags {
             .setAbbreviatedOptionsAllowed(true);
     OptionValue.convert(line, int.class, Flags::whole);
     OptionValue.convert(line, Integer.class, Flags::whole);
+    OptionValue.convert(line, Collective.class, Collective::named);
     OptionValue.convert(line, Operators.class, text -> new Operators(named(Operator.class, text)));
     OptionValue.convert(line, Types.class, text -> new Types(named(ElementType.class, text)));
     return line;

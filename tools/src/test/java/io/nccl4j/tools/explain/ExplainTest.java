@@ -109,6 +109,13 @@ class ExplainTest {
         err.toString(StandardCharsets.UTF_8).strip());
   }
 
+  @ParameterizedTest
+  @ValueSource(strings = {"allreduce", "AllReduce", "all-reduce"})
+  void collectiveIsFoundInEverySpelling(String spelling) {
+    assertEquals(Commands.OK, run(spelling, "--ranks", "2", "--algo", "ring"));
+    assertEquals("all_reduce, ring, 2 ranks, 32 bytes each (8 float32)", lines().getFirst());
+  }
+
   @Test
   void oneRankIsSingular() {
     assertEquals(Commands.OK, run("all_reduce", "--ranks", "1", "--algo", "ring"));

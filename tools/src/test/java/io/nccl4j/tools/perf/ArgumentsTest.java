@@ -98,7 +98,7 @@ class ArgumentsTest {
           all_reduce --bogus             | Unknown option: '--bogus'; see --help
           all_reduce all_gather          | Unmatched argument
           all_reduce -n                  | Missing required parameter for option '--iters' (N)
-          allreduce                      | (COLLECTIVE): expected one of [ALL_REDUCE, ALL_GATHER,
+          all_reducer                    | (COLLECTIVE): 'all_reducer' is not one of all_reduce, all_gather,
           """)
   void badArgumentsPrintOneLineAndExitTwo(String line, String expected) {
     Command command = Command.run(("--backend reference " + line).split(" "));

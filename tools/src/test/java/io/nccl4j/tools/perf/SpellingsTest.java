@@ -83,6 +83,20 @@ class SpellingsTest {
   }
 
   @ParameterizedTest
+  @CsvSource({
+    "allreduce, all_reduce",
+    "AllReduce, all_reduce",
+    "ALL_REDUCE, all_reduce",
+    "all-gather, all_gather",
+    "ReduceScatter, reduce_scatter",
+    "all_to_all, alltoall",
+    "send-recv, sendrecv"
+  })
+  void collectiveIsFoundInEverySpelling(String spelling, String label) {
+    assertEquals(label, Collective.named(spelling).label());
+  }
+
+  @ParameterizedTest
   @ValueSource(strings = {"--step 2", "--report 1", "--per 1", "-n 5x", "-n 08", "-n #10", "-b 1Z"})
   void ambiguousOrInvalidSpellingIsRefused(String line) {
     Command command = run(line);

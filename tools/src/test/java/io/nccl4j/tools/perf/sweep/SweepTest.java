@@ -293,7 +293,7 @@ class SweepTest {
       delimiter = '|',
       textBlock =
           """
-          nothing                               | (COLLECTIVE): expected one of [ALL_REDUCE,
+          nothing                               | (COLLECTIVE): 'nothing' is not one of all_reduce,
           --algo star                           | expected one of [RING, TREE, DIRECT, NVLS,
           --proto fast                          | expected one of [SIMPLE, LL128, LL]
           --limit 0                             | --limit is 0; it must be from 1 to 86400
