@@ -46,7 +46,7 @@ nccl4j_build() {
   : >"$fresh/started"
   echo "building nccl4j (about a minute, longer if Maven downloads) ..." >&2
   mvn --batch-mode --file "$nccl4j_root/parent/pom.xml" --projects "../$nccl4j_program" --also-make \
-    -Dmaven.test.skip=true -Dspotless.check.skip=true package >"$log" 2>&1 || nccl4j_status=$?
+    -Dmaven.test.skip=true -Dspotless.check.skip=true package 2>&1 | nccl4j_progress "$log" || nccl4j_status=$?
   if [[ $nccl4j_status != 0 ]]; then
     rm -rf "$fresh"
     nccl4j_end_if_interrupted
@@ -58,7 +58,7 @@ nccl4j_build() {
   # scripts/test checks what this has compiled.
   : >"$nccl4j_target/unchecked"
   cp "$nccl4j_root/$nccl4j_program/target/modules"/*.jar "$nccl4j_root/$nccl4j_program/target"/*.jar "$fresh/"
-  rm -f "$fresh"/*-{sources,javadoc}.jar
+  rm -f "$fresh"/*-{sources,javadoc,all}.jar
   sed -n 's/^ *java\.home = //p' "$nccl4j_target/java-settings" >"$fresh/java-home"
   if [[ $nccl4j_program == tools ]]; then nccl4j_train_cache "$fresh"; fi
   touch -r "$fresh/started" "$fresh/java-home"
@@ -66,6 +66,11 @@ nccl4j_build() {
   mv -T "$nccl4j_run.link" "$nccl4j_run"
   # Programs of earlier builds may still be running.
   find "$nccl4j_target" -maxdepth 1 -name "${nccl4j_run##*/}.??????" ! -path "$fresh" -mmin +60 -exec rm -rf {} +
+}
+
+# Writes Maven's output to a file, and to stderr a line for each artifact.
+nccl4j_progress() {
+  tee "$1" | sed --unbuffered --quiet 's|^\[INFO\] Building \(.*[^ ]\) *\[\(.*\)\]$|  \2 \1|p' >&2
 }
 
 # Maven and Java exit with a status above 128 when interrupted, but Bash continues.

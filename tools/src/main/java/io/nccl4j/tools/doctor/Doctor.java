@@ -42,6 +42,9 @@ public final class Doctor {
   private static int examine(Flags flags, PrintStream out, PrintStream err) throws IOException {
     Duration timeout = Duration.ofSeconds(flags.timeout);
     Thread watchdog = watchdog(timeout.multipliedBy(WAITS).plusSeconds(OTHER_SECONDS), err);
+    if (Commands.onTerminal()) {
+      err.printf("doctor: an all-reduce on each backend, at most %d s each ...%n", flags.timeout);
+    }
     try {
       Report report = CheckRunner.of(gather(timeout), CheckRunner.CHECKS);
       if (flags.json) {
