@@ -33,6 +33,7 @@ class ScriptsTest {
           "scripts/fetch-native",
           "scripts/format",
           "scripts/generate-bindings",
+          "scripts/release",
           "scripts/test",
           "scripts/lib/api-coverage",
           "scripts/lib/fault-campaign",
