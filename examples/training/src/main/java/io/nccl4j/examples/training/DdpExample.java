@@ -3,6 +3,7 @@ package io.nccl4j.examples.training;
 import io.nccl4j.Communicator;
 import io.nccl4j.tools.cli.ByteSize;
 import io.nccl4j.tools.cli.OptionValue;
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import picocli.CommandLine.Command;
@@ -56,6 +57,22 @@ public final class DdpExample extends Ranks {
   long seed = 1;
 
   @Option(
+      names = "--checkpoint",
+      paramLabel = "FILE",
+      converter = OptionValue.Output.class,
+      description = {
+        "continue from FILE if it exists, and write the parameters and the step to it, also after"
+            + " the last step; on several hosts a file that all of them share"
+      })
+  Path checkpoint;
+
+  @Option(
+      names = "--every",
+      paramLabel = "N",
+      description = "steps between two checkpoints (default: ${DEFAULT-VALUE})")
+  int every = 10;
+
+  @Option(
       names = "--trace",
       paramLabel = "FOLDER",
       description =
@@ -97,6 +114,10 @@ public final class DdpExample extends Ranks {
     if (!(rate > 0 && rate < Double.POSITIVE_INFINITY)) {
       throw badArgument("--rate is " + rate + "; it must be positive");
     }
+    checkPositive(every, "--every");
+    if (checkpoint != null && Files.exists(checkpoint)) {
+      checkLength(checkpoint.toFile().length());
+    }
     if (trace != null && !Files.isDirectory(trace)) {
       throw badArgument("--trace is " + trace + "; it must be an existing folder");
     }
@@ -104,6 +125,14 @@ public final class DdpExample extends Ranks {
       checkWritable(recordingOf(rank));
     }
     settings();
+  }
+
+  private void checkLength(long bytes) {
+    if (bytes != Checkpoint.bytes(size)) {
+      throw badArgument(
+          "--checkpoint is %s, which has %d bytes; for --size %d it must have %d"
+              .formatted(checkpoint, bytes, size, Checkpoint.bytes(size)));
+    }
   }
 
   private Path recordingOf(int rank) {
@@ -137,7 +166,7 @@ public final class DdpExample extends Ranks {
   }
 
   @Override
-  int run(Communicator comm) {
+  int run(Communicator comm) throws IOException {
     Training.Settings settings = settings();
     if (comm.rank() == 0) {
       System.out.printf(
@@ -151,16 +180,31 @@ public final class DdpExample extends Ranks {
       new Training(
               net,
               settings,
-              (rank, step, loss, nanos) -> {
-                if (rank == 0) {
-                  System.out.printf("%7d  %10.6f  %8.1f%n", step, loss, nanos / 1e6);
-                }
-              })
+              checkpoint == null ? null : new Checkpoint(checkpoint, every),
+              new Printed())
           .run(comm);
       if (recording != null) {
         recording.write(recordingOf(comm.rank()));
       }
     }
     return 0;
+  }
+
+  /** Prints the loss on rank 0, and the checksum of the parameters on each rank. */
+  private static final class Printed implements Training.Report {
+    @Override
+    public void step(int rank, int step, double loss, long nanos) {
+      if (rank == 0) {
+        System.out.printf("%7d  %10.6f  %8.1f%n", step, loss, nanos / 1e6);
+      }
+    }
+
+    @Override
+    public void compared(Communicator comm, int step, int checksum) {
+      // One write, since ranks may share the output; a printf is several.
+      System.out.println(
+          "# rank %d of %d, process %d: before step %d, parameters %08x on all ranks"
+              .formatted(comm.rank(), comm.size(), ProcessHandle.current().pid(), step, checksum));
+    }
   }
 }

@@ -2,10 +2,14 @@ package io.nccl4j.examples.training;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.DeviceType;
+import java.io.DataInputStream;
+import java.io.IOException;
+import java.io.OutputStream;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.SplittableRandom;
 import java.util.stream.LongStream;
+import org.bytedeco.javacpp.BytePointer;
 import org.bytedeco.pytorch.Device;
 import org.bytedeco.pytorch.LinearImpl;
 import org.bytedeco.pytorch.NoGradGuard;
@@ -67,6 +71,42 @@ final class Net {
       parameters.put("layer" + (i + 1) + ".bias", layers[i].bias());
     }
     return parameters;
+  }
+
+  /** {@return the length in bytes of all parameters of a model} */
+  static long bytes(int size) {
+    return (long) LAYERS * size * (size + 1) * Float.BYTES;
+  }
+
+  /** Writes all parameters. */
+  void write(OutputStream out) throws IOException {
+    byte[] row = new byte[size * Float.BYTES];
+    for (Tensor parameter : parameters().values()) {
+      Tensor host = parameter.cpu();
+      BytePointer values = new BytePointer(host.data_ptr());
+      for (long at = 0; at < host.nbytes(); at += row.length) {
+        values.position(at).get(row);
+        out.write(row);
+      }
+    }
+  }
+
+  /** Reads all parameters. */
+  @SuppressWarnings("try") // The guard is only opened and closed.
+  void read(DataInputStream in) throws IOException {
+    byte[] row = new byte[size * Float.BYTES];
+    try (NoGradGuard assigns = new NoGradGuard()) {
+      for (Tensor parameter : parameters().values()) {
+        // The parameter itself, unless it is on a GPU.
+        Tensor host = parameter.cpu();
+        BytePointer values = new BytePointer(host.data_ptr());
+        for (long at = 0; at < host.nbytes(); at += row.length) {
+          in.readFully(row);
+          values.position(at).put(row);
+        }
+        parameter.copy_(host);
+      }
+    }
   }
 
   TensorVector parameterVector() {

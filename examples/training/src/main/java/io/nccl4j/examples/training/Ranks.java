@@ -67,7 +67,7 @@ abstract class Ranks implements Callable<Integer> {
   }
 
   /** Runs one rank, and returns the exit status. */
-  abstract int run(Communicator comm);
+  abstract int run(Communicator comm) throws IOException;
 
   /** Rejects invalid option values before any process is started. */
   void check(int ranks) {
@@ -125,7 +125,7 @@ abstract class Ranks implements Callable<Integer> {
     int localSize = launch.localSize().orElse(launch.size());
     torch.set_num_threads(Math.max(1, Runtime.getRuntime().availableProcessors() / localSize));
     int[] status = new int[1];
-    Backend.RankBody<RuntimeException> body = comm -> status[0] = run(comm);
+    Backend.RankBody<IOException> body = comm -> status[0] = run(comm);
     try (Backend opened = open()) {
       if (launch.launcher() == Launcher.NONE) {
         opened.runRanks(1, body);

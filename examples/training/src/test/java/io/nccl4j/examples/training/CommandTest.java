@@ -98,6 +98,11 @@ class CommandTest {
         "--size 0 | --size is 0; it must be 1 or more",
         "--steps many | Invalid value for option '--steps': 'many' is not a whole number",
         "--colour | Unknown option: '--colour'",
+        "--every 0 | --every is 0; it must be 1 or more",
+        "--checkpoint /dev/null --size 1 | --checkpoint is /dev/null, which has 0 bytes; for --size"
+            + " 1 it must have 28",
+        "--checkpoint / | Invalid value for option '--checkpoint': '/' cannot be written: it is a"
+            + " folder",
         "--rate -1 | --rate is -1.0; it must be positive",
         "--bucket much | --bucket: 'much' is not a size",
         "--bucket 0 | --bucket: '0' is too small; the minimum is 1 byte"

@@ -7,8 +7,10 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Communicator;
 import io.nccl4j.training.ReducerConfig;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -16,7 +18,10 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import jdk.jfr.consumer.RecordedEvent;
 import jdk.jfr.consumer.RecordingFile;
 import org.bytedeco.javacpp.FloatPointer;
@@ -43,15 +48,16 @@ class TrainingTest {
   private record Trained(List<Double> losses, List<Float> parameters) {}
 
   private static List<Trained> train(int ranks, Training.Settings settings) throws Exception {
-    return ReferenceRanks.run(
-        ranks,
-        comm -> {
-          // Every rank starts from different parameters.
-          Net net = new Net(comm, settings.size(), settings.seed() + comm.rank());
-          List<Double> losses =
-              new Training(net, settings, (rank, step, loss, nanos) -> {}).run(comm);
-          return new Trained(losses, floats(net));
-        });
+    return ReferenceRanks.run(ranks, comm -> train(comm, settings, null));
+  }
+
+  private static Trained train(Communicator comm, Training.Settings settings, Checkpoint checkpoint)
+      throws IOException {
+    // Every rank starts from different parameters.
+    Net net = new Net(comm, settings.size(), settings.seed() + comm.rank());
+    List<Double> losses =
+        new Training(net, settings, checkpoint, (rank, step, loss, nanos) -> {}).run(comm);
+    return new Trained(losses, floats(net));
   }
 
   private static List<Float> floats(Net net) {
@@ -108,6 +114,7 @@ class TrainingTest {
                   new Training(
                       net,
                       settings,
+                      null,
                       (rank, step, loss, nanos) -> {
                         if (own < leaving && step >= 2 + own) {
                           throw leaves;
@@ -134,6 +141,100 @@ class TrainingTest {
         }
       }
     }
+  }
+
+  @Test
+  void newStartContinuesFromTheCheckpoint(@TempDir Path folder) throws Exception {
+    Checkpoint checkpoint = new Checkpoint(folder.resolve("state"), 2);
+    Training.Settings five = new Training.Settings(12, 5, 16, 256, 0.1, 3);
+    List<Float> before = train(checkpoint, five).getFirst().parameters();
+    assertEquals(Checkpoint.bytes(12), Files.size(checkpoint.file()));
+    // The checkpoint after the last step leaves nothing to do.
+    assertEquals(before, train(checkpoint, five).getFirst().parameters());
+    assertContinued(5, train(checkpoint, SMALL));
+    try (Stream<Path> files = Files.list(folder)) {
+      assertEquals(List.of(checkpoint.file()), files.toList());
+    }
+  }
+
+  private static List<Trained> train(Checkpoint checkpoint, Training.Settings settings) {
+    return ReferenceRanks.run(2, comm -> train(comm, settings, checkpoint));
+  }
+
+  /** Asserts that SMALL was trained from a step, with the losses of a training without a stop. */
+  private static void assertContinued(int first, List<Trained> ranks) throws Exception {
+    List<Double> whole = train(1, SMALL).getFirst().losses();
+    for (Trained rank : ranks) {
+      assertEquals(ranks.getFirst().parameters(), rank.parameters());
+      for (int step = 0; step < SMALL.steps(); step++) {
+        double expected = step < first ? Double.NaN : whole.get(step);
+        assertEquals(
+            expected, rank.losses().get(step), TOLERANCE * whole.get(step), "step " + step);
+      }
+    }
+  }
+
+  @Test
+  void survivorsWithMixedParametersLoadTheCheckpoint(@TempDir Path folder) throws Exception {
+    Checkpoint checkpoint = new Checkpoint(folder.resolve("state"), 3);
+    train(checkpoint, new Training.Settings(12, 3, 16, 256, 0.1, 3));
+    List<Trained> survivors = withoutRankZero(comm -> train(comm, SMALL, checkpoint)).subList(1, 3);
+    assertContinued(3, survivors);
+  }
+
+  @Test
+  void mixedParametersAreRejectedWithoutACheckpoint() {
+    withoutRankZero(
+        comm -> {
+          IllegalStateException thrown =
+              assertThrows(IllegalStateException.class, () -> train(comm, SMALL, null));
+          assertTrue(thrown.getMessage().startsWith("the parameters of rank 0 may be mixed"));
+          return null;
+        });
+  }
+
+  /** Runs three ranks, of which the first leaves while the others wait for its parameters. */
+  private static <T> List<T> withoutRankZero(ReferenceRanks.Body<T> body) {
+    return ReferenceRanks.run(
+        3,
+        comm -> {
+          if (comm.rank() > 0) {
+            return body.run(comm);
+          }
+          comm.abort();
+          return null;
+        });
+  }
+
+  @Test
+  void differentParametersAreDetectedAtTheEnd() {
+    List<String> messages =
+        ReferenceRanks.run(
+            3,
+            comm -> {
+              Net net = new Net(comm, SMALL.size(), SMALL.seed());
+              Training training =
+                  new Training(
+                      net,
+                      SMALL,
+                      null,
+                      (rank, step, loss, nanos) -> {
+                        if (rank == 1 && step == SMALL.steps() - 1) {
+                          FloatPointer bias =
+                              new FloatPointer(net.parameters().get("layer3.bias").data_ptr());
+                          bias.put(Math.nextUp(bias.get()));
+                        }
+                      });
+              return assertThrows(IllegalStateException.class, () -> training.run(comm))
+                  .getMessage();
+            });
+    Matcher found =
+        Pattern.compile(
+                "the ranks have different parameters before step 10; their checksums in rank order"
+                    + " are \\[(\\w{8}), (?!\\1)\\w{8}, \\1]")
+            .matcher(messages.getFirst());
+    assertTrue(found.matches(), messages.getFirst());
+    assertEquals(List.of(messages.getFirst()), messages.stream().distinct().toList());
   }
 
   @Test
