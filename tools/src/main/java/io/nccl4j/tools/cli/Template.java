@@ -9,6 +9,18 @@ public final class Template {
   private Template() {}
 
   /**
+   * {@return the text of a resource with data in place of {@code @DATA@}}
+   *
+   * @param owner a class of its package
+   * @param name its file name
+   * @param data the data, a tree of JSON
+   * @throws IOException if this program's resources are incomplete
+   */
+  public static String read(Class<?> owner, String name, Object data) throws IOException {
+    return read(owner, name).replace("@DATA@", JsonTree.script(data));
+  }
+
+  /**
    * {@return the text of a resource}
    *
    * @param owner a class of its package

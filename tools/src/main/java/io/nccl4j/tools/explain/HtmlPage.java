@@ -6,6 +6,7 @@ import io.nccl4j.internal.schedule.TreeSchedule;
 import io.nccl4j.tools.cli.Count;
 import io.nccl4j.tools.cli.JsonTree;
 import io.nccl4j.tools.cli.Template;
+import io.nccl4j.tools.plots.Page;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
@@ -15,8 +16,6 @@ import java.util.stream.IntStream;
 final class HtmlPage {
   /** The most frames that a browser opens quickly. */
   static final int MAX_FRAMES = 5_000;
-
-  private static final String DATA_PLACEHOLDER = "@DATA@";
 
   private HtmlPage() {}
 
@@ -36,17 +35,21 @@ final class HtmlPage {
           "%,d frames are too many, the limit is %,d; use a smaller --size or fewer --channels"
               .formatted(frames, MAX_FRAMES));
     }
-    return Template.read(HtmlPage.class, "player.html")
-        .replace(DATA_PLACEHOLDER, JsonTree.script(json(explanations)));
+    int ranks = explanations.getFirst().schedule().ranks();
+    return new Page(
+            "all_reduce of " + Count.of(ranks, "rank"),
+            Map.of(),
+            List.of(),
+            "",
+            Template.read(HtmlPage.class, "player.html", json(explanations)),
+            List.of())
+        .html();
   }
 
   private static Object json(List<Explanation> explanations) {
-    int ranks = explanations.getFirst().schedule().ranks();
     return JsonTree.object(
         "ranks",
-        ranks,
-        "title",
-        "all_reduce of " + Count.of(ranks, "rank"),
+        explanations.getFirst().schedule().ranks(),
         "views",
         explanations.stream()
             .flatMap(

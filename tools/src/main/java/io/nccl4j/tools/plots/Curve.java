@@ -32,8 +32,20 @@ public record Curve(String name, int colour, Line line, boolean marked, List<Poi
    *
    * @param x the horizontal coordinate, in the unit of that axis
    * @param y the vertical coordinate, in the unit of that axis
+   * @param low the lower end of the spread of y; y if it is not known
+   * @param high the upper end of that spread
    */
-  public record Point(double x, double y) {}
+  public record Point(double x, double y, double low, double high) {
+    /**
+     * Creates a point without a spread.
+     *
+     * @param x the horizontal coordinate
+     * @param y the vertical coordinate
+     */
+    public Point(double x, double y) {
+      this(x, y, y, y);
+    }
+  }
 
   /** Copies the points. */
   public Curve {

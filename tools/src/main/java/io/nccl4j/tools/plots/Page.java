@@ -1,28 +1,36 @@
 package io.nccl4j.tools.plots;
 
-import io.nccl4j.tools.cli.JsonTree;
 import io.nccl4j.tools.cli.Template;
 import java.io.IOException;
+import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 
 /**
- * Charts and tables as one self-contained HTML file, for phones and wider screens, in light and
- * dark. A script in the page draws the charts for the available width.
+ * The one layout of all pages: a self-contained HTML file with a headline, a drawing and tables, for
+ * phones and wider screens, in light and dark.
  *
  * @param title the title
- * @param lines the paragraphs below the title
+ * @param headline the few values that a reader looks for first, by name
+ * @param lines the paragraphs below the headline
  * @param warning a prominent warning, or an empty string
- * @param charts the charts; those without curves are omitted
- * @param tables the tables
+ * @param drawing HTML with the charts or another drawing and its script, or an empty string
+ * @param tables the tables; those without rows are omitted
  */
 public record Page(
-    String title, List<String> lines, String warning, List<Chart> charts, List<Table> tables) {
+    String title,
+    Map<String, String> headline,
+    List<String> lines,
+    String warning,
+    String drawing,
+    List<Table> tables) {
   /** Copies the lists. */
   public Page {
+    headline = Collections.unmodifiableMap(new LinkedHashMap<>(headline));
     lines = List.copyOf(lines);
-    charts = charts.stream().filter(chart -> !chart.curves().isEmpty()).toList();
-    tables = List.copyOf(tables);
+    tables = tables.stream().filter(table -> !table.rows().isEmpty()).toList();
   }
 
   /**
@@ -35,6 +43,15 @@ public record Page(
     if (!warning.isEmpty()) {
       head.append("<p class=\"warning\">").append(escaped(warning)).append("</p>\n");
     }
+    head.append("<dl id=\"headline\">");
+    headline.forEach(
+        (name, value) ->
+            head.append("<div><dt>")
+                .append(escaped(name))
+                .append("</dt><dd>")
+                .append(escaped(value))
+                .append("</dd></div>\n"));
+    head.append("</dl>\n");
     for (String line : lines) {
       head.append("<p>").append(escaped(line)).append("</p>\n");
     }
@@ -42,15 +59,7 @@ public record Page(
     tables.forEach(table -> write(below, table));
     // Split first, since inserted text may contain something like a placeholder.
     String[] parts = Template.read(Page.class, "page.html").split("@[A-Z]+@", -1);
-    String data = JsonTree.script(charts.stream().map(Page::json).toList());
-    return parts[0]
-        + escaped(title)
-        + parts[1]
-        + head
-        + parts[2]
-        + below
-        + parts[3]
-        + data
+    return parts[0] + escaped(title) + parts[1] + head + parts[2] + drawing + parts[3] + below
         + parts[4];
   }
 
@@ -83,13 +92,9 @@ public record Page(
   }
 
   private static void cell(StringBuilder html, Table.Cell cell, boolean head) {
-    html.append(head ? "<th scope=\"row\">" : "<td class=\"" + name(cell.kind()) + "\">")
+    html.append(head ? "<th scope=\"row\">" : "<td class=\"" + cell.kind().name().toLowerCase(Locale.ROOT) + "\">")
         .append(escaped(cell.text()))
         .append(head ? "</th>" : "</td>");
-  }
-
-  private static String name(Enum<?> value) {
-    return value.name().toLowerCase(Locale.ROOT);
   }
 
   private static String escaped(String text) {
@@ -97,26 +102,5 @@ public record Page(
         .replace("<", "&lt;")
         .replace(">", "&gt;")
         .replace("\"", "&quot;");
-  }
-
-  private static Object json(Chart chart) {
-    return JsonTree.object(
-        "title", chart.title(),
-        "x", json(chart.x()),
-        "y", json(chart.y()),
-        "curves", chart.curves().stream().map(Page::json).toList());
-  }
-
-  private static Object json(Axis axis) {
-    return JsonTree.object("label", axis.label(), "scale", name(axis.scale()));
-  }
-
-  private static Object json(Curve curve) {
-    return JsonTree.object(
-        "name", curve.name(),
-        "colour", curve.colour() % Curve.COLOURS,
-        "line", name(curve.line()),
-        "marked", curve.marked(),
-        "points", curve.points().stream().map(point -> List.of(point.x(), point.y())).toList());
   }
 }

@@ -11,6 +11,7 @@ import io.nccl4j.tools.plots.Page;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.function.ToDoubleFunction;
 import java.util.stream.LongStream;
 
@@ -43,11 +44,12 @@ final class HtmlPage {
   static String of(Scenario scenario) throws IOException {
     return new Page(
             TextReport.cluster(scenario),
+            Map.of(),
             List.of(
                 TextReport.network(scenario),
                 "A model: nothing was measured. Colours are algorithms, line styles are protocols."),
             "",
-            charts(scenario),
+            Chart.drawing(charts(scenario)),
             List.of())
         .html();
   }

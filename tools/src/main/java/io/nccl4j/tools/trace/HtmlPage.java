@@ -1,15 +1,15 @@
 package io.nccl4j.tools.trace;
 
-import io.nccl4j.tools.cli.JsonTree;
 import io.nccl4j.tools.cli.Template;
+import io.nccl4j.tools.plots.Page;
 import java.io.IOException;
+import java.util.List;
+import java.util.Map;
 
 /** Formats a timeline as a self-contained page. */
 final class HtmlPage {
   /** The most spans that a browser opens quickly. */
   static final int MAX_SPANS = 200_000;
-
-  private static final String DATA_PLACEHOLDER = "@DATA@";
 
   private HtmlPage() {}
 
@@ -24,7 +24,13 @@ final class HtmlPage {
           "a page of %,d spans is too large, the limit is %,d; use -o and Perfetto instead"
               .formatted(timeline.spans().size(), MAX_SPANS));
     }
-    return Template.read(HtmlPage.class, "timeline.html")
-        .replace(DATA_PLACEHOLDER, JsonTree.script(ChromeTrace.of(timeline)));
+    return new Page(
+            "Timeline",
+            Map.of(),
+            List.of(),
+            "",
+            Template.read(HtmlPage.class, "timeline.html", ChromeTrace.of(timeline)),
+            List.of())
+        .html();
   }
 }

@@ -214,6 +214,31 @@ class ExplainTest {
     }
   }
 
+  @Test
+  @Tag("slow")
+  void tableOfEightRanksFitsALaptop() throws IOException, InterruptedException {
+    Path page = folder.resolve("page.html");
+    assertEquals(Commands.OK, run("all_reduce", "--ranks", "8", "--html", page.toString()));
+    String question =
+        """
+        const table = document.getElementById("holds"), around = table.parentElement;
+        return [
+          document.getElementById("where").textContent,
+          [...table.querySelectorAll("tr:last-child td")].map(cell => cell.textContent).join(" "),
+          around.scrollWidth <= around.clientWidth, table.getBoundingClientRect().bottom <= 768
+        ].join("\n");
+        """;
+    String expected =
+        """
+        step 14 (15 of 15)
+        1+2+3+4+5+6+7+0 2+3+4+5+6+7+0+1 3+4+5+6+7+0+1+2 4+5+6+7+0+1+2+3 5+6+7+0+1+2+3+4 6+7+0+1+2+3+4+5 7+0+1+2+3+4+5+6 0+1+2+3+4+5+6+7
+        true
+        true""";
+    assertEquals(
+        new Visit(expected, List.of(), List.of()),
+        HeadlessBrowser.in(folder).open(page, "0.14", 1366, question));
+  }
+
   @ParameterizedTest
   @Tag("slow")
   @ValueSource(strings = {"--ranks 4", "--ranks 64", "--ranks 8 --size 1M"})

@@ -16,6 +16,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
@@ -48,6 +49,8 @@ class PageTest {
       ].join(" ");
       """;
 
+  private static final int LAPTOP = 1366;
+
   @TempDir Path folder;
 
   private Visit open(Page page, int width, String question)
@@ -71,12 +74,13 @@ class PageTest {
     return IntStream.range(0, 11).mapToObj(x -> new Point(8 << (2 * x), slope * (1 + x))).toList();
   }
 
-  private static Page page(String text) {
+  private static Page page(String text, Chart... charts) throws IOException {
     return new Page(
         text,
+        Map.of(text, text),
         List.of(text, "a second line"),
         text,
-        List.of(chart("first", Scale.LOGARITHMIC), chart("second", Scale.LINEAR)),
+        Chart.drawing(List.of(charts)),
         List.of(
             new Table(
                 text,
@@ -90,7 +94,9 @@ class PageTest {
   @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
   void everyCurveFitsAnyWidth(int width) throws IOException, InterruptedException {
     String curves = "curve 0:11:12,curve 1:0:12,curve 2:0:12";
-    Visit visit = open(page("a title"), width, PAGE_SUMMARY);
+    Page page =
+        page("a title", chart("first", Scale.LOGARITHMIC), chart("second", Scale.LINEAR));
+    Visit visit = open(page, width, PAGE_SUMMARY);
     assertEquals(
         new Visit(
             "%d %d first,%s;second,%s true".formatted(width, width, curves, curves),
@@ -104,13 +110,13 @@ class PageTest {
   void textStaysText() throws IOException, InterruptedException {
     String question =
         """
-        return [document.title, ...["h1", ".warning", "h2", "thead th", "tbody th", "td.best"]
+        return [document.title, ...["h1", ".warning", "dt", "dd", "h2", "thead th", "tbody th", "td.best"]
           .map(name => document.querySelector(name).textContent)].join("\\n");
         """;
     Visit visit = open(page(SPECIAL), HeadlessBrowser.DESK, question);
     assertEquals(
         new Visit(
-            String.join("\n", Stream.generate(() -> SPECIAL).limit(7).toList()),
+            String.join("\n", Stream.generate(() -> SPECIAL).limit(9).toList()),
             List.of(),
             List.of()),
         visit);
@@ -132,7 +138,8 @@ class PageTest {
         """;
     assertEquals(
         "curve 0 | curve 0,curve 1,curve 2 | curve 1,curve 2 | false | curve 0,curve 1,curve 2",
-        open(page("a title"), HeadlessBrowser.PHONE, question).answer());
+        open(page("a title", chart("first", Scale.LINEAR)), HeadlessBrowser.PHONE, question)
+            .answer());
   }
 
   @Test
@@ -146,7 +153,69 @@ class PageTest {
         """;
     assertEquals(
         " at 8 MiB curve 0 11 curve 1 22 curve 2 33",
-        open(page("a title"), HeadlessBrowser.PHONE, question).answer());
+        open(page("a title", chart("first", Scale.LINEAR)), HeadlessBrowser.PHONE, question)
+            .answer());
+  }
+
+  @ParameterizedTest
+  @Tag("slow")
+  @ValueSource(ints = {2, 3, 4})
+  void lastChartOfEachLineEndsAtTheMargin(int charts) throws IOException, InterruptedException {
+    Chart[] all = Stream.generate(() -> chart("some", Scale.LINEAR)).limit(charts).toArray(Chart[]::new);
+    String question =
+        """
+        const boxes = [...document.querySelectorAll("figure")].map(figure => figure.getBoundingClientRect());
+        const right = document.getElementById("charts").getBoundingClientRect().right;
+        return boxes.filter((box, i) => boxes[i + 1]?.top !== box.top).every(box => Math.abs(box.right - right) < 1);
+        """;
+    for (int width : new int[] {HeadlessBrowser.PHONE, HeadlessBrowser.DESK, LAPTOP}) {
+      assertEquals("true", open(page("a title", all), width, question).answer(), "width " + width);
+    }
+  }
+
+  @Test
+  @Tag("slow")
+  void textContrastsInLightAndDark() throws IOException, InterruptedException {
+    // WCAG 2 requires 4.5 for small text.
+    String question =
+        """
+        const luminance = color => color.match(/[0-9.]+/g).slice(0, 3).map(part => part / 255)
+          .map(part => part <= .04045 ? part / 12.92 : ((part + .055) / 1.055) ** 2.4)
+          .reduce((sum, part, i) => sum + part * [.2126, .7152, .0722][i], 0);
+        const style = node => getComputedStyle(node), low = [];
+        for (const scheme of ["light", "dark"]) {
+          document.documentElement.style.colorScheme = scheme;
+          const back = luminance(style(document.body).backgroundColor);
+          if (back > .5 !== (scheme === "light")) low.push(scheme);
+          for (const name of ["body", ".warning", "dt", "dd", ".soft", "thead th", "tbody th", ".legend span"]) {
+            const text = luminance(style(document.querySelector(name)).color);
+            if ((Math.max(text, back) + .05) / (Math.min(text, back) + .05) < 4.5) low.push(scheme + " " + name);
+          }
+        }
+        return low;
+        """;
+    assertEquals(
+        new Visit("[]", List.of(), List.of()),
+        open(page("a title", chart("first", Scale.LINEAR)), HeadlessBrowser.PHONE, question));
+  }
+
+  @Test
+  @Tag("slow")
+  void spreadIsDrawnInsideTheChart() throws IOException, InterruptedException {
+    Curve curve =
+        new Curve(
+            "some", 0, Line.SOLID, true, List.of(new Point(8, 10), new Point(16, 10, 1, 1000)));
+    Chart chart =
+        new Chart(
+            "one", new Axis("size", Scale.BYTES), new Axis("t", Scale.LOGARITHMIC), List.of(curve));
+    String question =
+        """
+        const lines = [...document.querySelectorAll(".curve line")], [line] = lines;
+        const [least, most] = ["y1", "y2"].map(name => +line.getAttribute(name));
+        return [lines.length, least > most, most >= 24].join(" ");
+        """;
+    assertEquals(
+        "1 true true", open(page("a", chart), HeadlessBrowser.PHONE, question).answer());
   }
 
   @ParameterizedTest
@@ -160,8 +229,7 @@ class PageTest {
             "one", new Axis("size", Scale.BYTES), new Axis("t", Scale.LOGARITHMIC), List.of(curve));
     String question =
         "return [...document.querySelectorAll('svg.plot text')].map(t => t.textContent).join('\\n');";
-    Page page = new Page("a", List.of(), "", List.of(chart), List.of());
-    List<String> texts = open(page, HeadlessBrowser.PHONE, question).answer().lines().toList();
+    List<String> texts = open(page("a", chart), HeadlessBrowser.PHONE, question).answer().lines().toList();
     assertTrue(texts.stream().anyMatch(text -> text.matches("[0-9.]+ " + unit)), texts::toString);
     assertTrue(texts.stream().anyMatch(text -> text.matches("[0-9.]+")), texts::toString);
   }
@@ -187,7 +255,8 @@ class PageTest {
 
   @Test
   void pageIsSelfContained() throws IOException {
-    String html = page("a title").html().replace("http://www.w3.org/2000/svg", "");
+    String html =
+        page("a title", chart("first", Scale.LINEAR)).html().replace("http://www.w3.org/2000/svg", "");
     assertFalse(html.contains("http"), "a reference to somewhere else");
     assertFalse(html.contains("src="), "a reference to another file");
   }

@@ -125,7 +125,7 @@ public final class RunReport {
     return new RunReport(runs).charts();
   }
 
-  private Page page() {
+  private Page page() throws IOException {
     String collectives =
         runs.stream().map(PerfRun::collective).distinct().collect(Collectors.joining(", "));
     List<Table> tables = new ArrayList<>();
@@ -137,10 +137,11 @@ public final class RunReport {
     tables.removeIf(table -> table.rows().isEmpty());
     return new Page(
         collectives + (runs.size() == 1 ? "" : ": " + runs.size() + " runs"),
+        Map.of(),
         List.of(
             "Time and bus bandwidth by size, measured by nccl4j's bandwidth command as nccl-tests does."),
         warning(runs),
-        charts(),
+        Chart.drawing(charts()),
         tables);
   }
 

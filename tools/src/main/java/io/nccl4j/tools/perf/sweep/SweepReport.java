@@ -8,10 +8,12 @@ import io.nccl4j.tools.cli.JsonTree;
 import io.nccl4j.tools.perf.report.PerfRun;
 import io.nccl4j.tools.perf.report.RunReport;
 import io.nccl4j.tools.perf.report.Texts;
+import io.nccl4j.tools.plots.Chart;
 import io.nccl4j.tools.plots.Page;
 import io.nccl4j.tools.plots.Table;
 import io.nccl4j.tools.plots.Table.Cell;
 import io.nccl4j.tools.plots.Table.Kind;
+import java.io.IOException;
 import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -138,7 +140,7 @@ final class SweepReport {
   }
 
   /** Returns everything as a page. */
-  Page page() {
+  Page page() throws IOException {
     List<Table> tables = new ArrayList<>(List.of(times(), missing(), about()));
     tables.removeIf(table -> table.rows().isEmpty());
     List<String> lines = new ArrayList<>(List.of(title() + ".", outcome.caution()));
@@ -150,9 +152,10 @@ final class SweepReport {
             .toList();
     return new Page(
         outcome.collective() + ": every choice, and what auto costs",
+        Map.of(),
         lines,
         warning(),
-        RunReport.charts(runs),
+        Chart.drawing(RunReport.charts(runs)),
         tables);
   }
 
