@@ -75,10 +75,10 @@ class ReportTest {
             points("Time of one operation", "out of place", "in place"),
             points("Bus bandwidth", "out of place", "in place"),
             points("Latency of single operations, out of place", "p50", "p90", "p99", "max"),
-            "Configuration | 10",
             "Numbers, out of place | 4",
             "Numbers, in place | 4",
-            "Latency of single operations, in us | 8");
+            "Latency of single operations, in us | 8",
+            "Configuration | 10");
     assertEquals(new Visit(expected, List.of(), List.of()), visit);
   }
 

@@ -7,6 +7,7 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.DoubleSummaryStatistics;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -47,8 +48,35 @@ public record PerfRun(
    * @param busBw the bus bandwidth, in GB/s
    * @param wrong the number of wrong elements, or -1 if the data was not checked
    * @param latency the times of single operations, or null if they were not measured
+   * @param low the lower end of the spread of the time, in microseconds; the time itself if the
+   *     spread is not known
+   * @param high the upper end of that spread
    */
-  public record Cell(double micros, double busBw, long wrong, Latency latency) {}
+  public record Cell(
+      double micros, double busBw, long wrong, Latency latency, double low, double high) {
+    /**
+     * {@return this measurement with the spread of several of the same}
+     *
+     * @param cells the measurements, at least one
+     */
+    public Cell spreadOver(List<Cell> cells) {
+      DoubleSummaryStatistics times =
+          cells.stream().mapToDouble(Cell::micros).summaryStatistics();
+      return cells.size() == 1
+          ? this
+          : new Cell(micros, busBw, wrong, latency, times.getMin(), times.getMax());
+    }
+
+    /**
+     * {@return whether the spread of this time and that of another one overlap, so that their
+     * difference may be chance}
+     *
+     * @param other the other time
+     */
+    public boolean overlaps(Cell other) {
+      return low <= other.high && other.low <= high;
+    }
+  }
 
   /**
    * The times of single operations, in microseconds.
@@ -164,12 +192,17 @@ public record PerfRun(
       return null;
     }
     Json wrong = cell.get("nwrong");
-    Json latency = row.get(placement + "_latency");
+    Json json = row.get(placement + "_latency");
+    Latency latency = json.present() ? latency(json) : null;
+    double micros = time.number();
+    // Without several cycles, the spread is that of single operations, from the minimum to the p90.
     return new Cell(
-        time.number(),
+        micros,
         cell.get("bus_bw").number(),
         Double.isNaN(wrong.number()) ? -1 : wrong.whole(),
-        latency.present() ? latency(latency) : null);
+        latency,
+        latency == null ? micros : micros * latency.min / latency.p50,
+        latency == null ? micros : micros * latency.p90 / latency.p50);
   }
 
   private static Latency latency(Json json) {
@@ -205,11 +238,15 @@ public record PerfRun(
     if (cells.size() < 2) {
       return cells.isEmpty() ? null : cells.getFirst();
     }
+    double micros = cells.stream().mapToDouble(Cell::micros).average().orElseThrow();
     return new Cell(
-        cells.stream().mapToDouble(Cell::micros).average().orElseThrow(),
-        cells.stream().mapToDouble(Cell::busBw).average().orElseThrow(),
-        cells.stream().mapToLong(Cell::wrong).max().orElseThrow(),
-        cells.getLast().latency);
+            micros,
+            cells.stream().mapToDouble(Cell::busBw).average().orElseThrow(),
+            cells.stream().mapToLong(Cell::wrong).max().orElseThrow(),
+            cells.getLast().latency,
+            micros,
+            micros)
+        .spreadOver(cells);
   }
 
   private static Map<String, String> facts(Json json, boolean emulated) {

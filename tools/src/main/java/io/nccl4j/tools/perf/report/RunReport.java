@@ -15,12 +15,16 @@ import io.nccl4j.tools.plots.Table.Kind;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.function.BiFunction;
 import java.util.function.ToDoubleFunction;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -32,6 +36,9 @@ import java.util.stream.Stream;
 public final class RunReport {
   private static final Axis SIZE = new Axis("size", Scale.BYTES);
   private static final Axis TIME = new Axis("time (us)", Scale.LOGARITHMIC);
+
+  /** The size whose latency is in the headline. */
+  private static final long MIB = 1 << 20;
 
   /** With more series than this, charts show only out-of-place results and one percentile. */
   private static final int FEW = 4;
@@ -128,21 +135,85 @@ public final class RunReport {
   private Page page() throws IOException {
     String collectives =
         runs.stream().map(PerfRun::collective).distinct().collect(Collectors.joining(", "));
-    List<Table> tables = new ArrayList<>();
-    tables.add(facts(runs));
-    for (Placement placement : Placement.values()) {
-      tables.add(numbers(placement));
-    }
-    tables.add(latencies());
-    tables.removeIf(table -> table.rows().isEmpty());
     return new Page(
         collectives + (runs.size() == 1 ? "" : ": " + runs.size() + " runs"),
-        Map.of(),
-        List.of(
-            "Time and bus bandwidth by size, measured by nccl4j's bandwidth command as nccl-tests does."),
+        headline(),
+        List.of(),
         warning(runs),
         Chart.drawing(charts()),
-        tables);
+        List.of(
+            numbers(Placement.OUT_OF_PLACE),
+            numbers(Placement.IN_PLACE),
+            latencies(),
+            facts(runs)));
+  }
+
+  /**
+   * {@return the peak bus bandwidth, the median latency at 1 MiB or else the next smaller size,
+   * backends and machines of runs, by name}
+   *
+   * @param runs the runs
+   */
+  public static Map<String, String> headline(List<PerfRun> runs) {
+    return new RunReport(runs).headline();
+  }
+
+  /** One measurement, and where it is from. */
+  private record Measured(Series series, long bytes, Placement placement, PerfRun.Cell cell) {}
+
+  private Map<String, String> headline() {
+    List<Measured> all = new ArrayList<>();
+    for (Series one : series) {
+      for (long bytes : one.rows.keySet()) {
+        for (Placement placement : Placement.values()) {
+          PerfRun.Cell cell = cell(placement, bytes, one);
+          if (cell != null && cell.wrong() <= 0) {
+            all.add(new Measured(one, bytes, placement, cell));
+          }
+        }
+      }
+    }
+    Map<String, String> headline = new LinkedHashMap<>();
+    all.stream()
+        .max(Comparator.comparingDouble(measured -> measured.cell.busBw()))
+        .ifPresent(
+            peak ->
+                headline.put(
+                    "peak bus bandwidth",
+                    Texts.number(peak.cell.busBw())
+                        + " GB/s at "
+                        + ByteSize.text(peak.bytes)
+                        + of(peak)));
+    all.stream()
+        .filter(measured -> measured.cell.latency() != null && measured.bytes <= MIB)
+        .max(
+            Comparator.comparingLong(Measured::bytes)
+                .thenComparingDouble(measured -> -measured.cell.latency().p50()))
+        .ifPresent(
+            least ->
+                headline.put(
+                    "p50 at " + ByteSize.text(least.bytes),
+                    Texts.number(least.cell.latency().p50()) + " us" + of(least)));
+    headline.put("backend", distinct("backend"));
+    headline.put("ranks", distinct("ranks"));
+    headline.put("machine", Stream.of("devices", "host").map(this::distinct).filter(text -> !text.isEmpty()).collect(Collectors.joining("; ")));
+    headline.values().removeIf(String::isEmpty);
+    return headline;
+  }
+
+  private String of(Measured measured) {
+    return ", "
+        + (series.size() == 1 ? "" : measured.series.name + ", ")
+        + measured.placement.label;
+  }
+
+  /** Returns a fact of all runs, each of its values once. */
+  private String distinct(String fact) {
+    return runs.stream()
+        .map(run -> run.facts().getOrDefault(fact, ""))
+        .filter(text -> !text.isEmpty())
+        .distinct()
+        .collect(Collectors.joining("; "));
   }
 
   /**
@@ -163,15 +234,16 @@ public final class RunReport {
   }
 
   private static boolean wrong(PerfRun run) {
-    return run.rows().stream()
-        .flatMap(row -> Stream.of(row.outOfPlace(), row.inPlace()))
-        .anyMatch(cell -> cell != null && cell.wrong() > 0);
+    return cells(run).anyMatch(cell -> cell.wrong() > 0);
   }
 
   private List<Chart> charts() {
     return List.of(
-        chart("Time of one operation", TIME, PerfRun.Cell::micros),
-        chart("Bus bandwidth", BANDWIDTH, PerfRun.Cell::busBw),
+        chart(
+            "Time of one operation",
+            TIME,
+            (bytes, cell) -> new Point(bytes, cell.micros(), cell.low(), cell.high())),
+        chart("Bus bandwidth", BANDWIDTH, (bytes, cell) -> new Point(bytes, cell.busBw())),
         latencyChart());
   }
 
@@ -179,13 +251,13 @@ public final class RunReport {
     return series.size() <= FEW;
   }
 
-  private Chart chart(String title, Axis axis, ToDoubleFunction<PerfRun.Cell> value) {
+  private Chart chart(String title, Axis axis, BiFunction<Long, PerfRun.Cell, Point> point) {
     List<Placement> placements =
         few() && hasInPlace() ? List.of(Placement.values()) : List.of(Placement.OUT_OF_PLACE);
     List<Curve> curves = new ArrayList<>();
     for (int i = 0; i < series.size(); i++) {
       for (Placement placement : placements) {
-        List<Point> points = points(series.get(i), placement, value);
+        List<Point> points = points(series.get(i), placement, point);
         curves.add(curve(i, placement.label, placement.line, placements.size(), points));
       }
     }
@@ -194,6 +266,21 @@ public final class RunReport {
 
   private boolean hasInPlace() {
     return runs.stream().flatMap(run -> run.rows().stream()).anyMatch(row -> row.inPlace() != null);
+  }
+
+  private static Stream<PerfRun.Cell> cells(PerfRun run) {
+    return run.rows().stream()
+        .flatMap(row -> Stream.of(row.outOfPlace(), row.inPlace()))
+        .filter(Objects::nonNull);
+  }
+
+  /** Returns whether any spread is known. */
+  private boolean spreads() {
+    return runs.stream().flatMap(RunReport::cells).anyMatch(RunReport::spread);
+  }
+
+  private static boolean spread(PerfRun.Cell cell) {
+    return cell.low() < cell.high();
   }
 
   private Chart latencyChart() {
@@ -206,10 +293,12 @@ public final class RunReport {
             points(
                 series.get(i),
                 Placement.OUT_OF_PLACE,
-                cell ->
-                    cell.latency() == null
-                        ? Double.NaN
-                        : percentile.value.applyAsDouble(cell.latency()));
+                (bytes, cell) ->
+                    new Point(
+                        bytes,
+                        cell.latency() == null
+                            ? Double.NaN
+                            : percentile.value.applyAsDouble(cell.latency())));
         curves.add(curve(i, percentile.name, percentile.line, percentiles.size(), points));
       }
     }
@@ -227,10 +316,10 @@ public final class RunReport {
   }
 
   private static List<Point> points(
-      Series series, Placement placement, ToDoubleFunction<PerfRun.Cell> value) {
+      Series series, Placement placement, BiFunction<Long, PerfRun.Cell, Point> point) {
     return series.rows.values().stream()
         .filter(row -> placement.of(row) != null)
-        .map(row -> new Point(row.bytes(), value.applyAsDouble(placement.of(row))))
+        .map(row -> point.apply(row.bytes(), placement.of(row)))
         .toList();
   }
 
@@ -258,6 +347,9 @@ public final class RunReport {
     for (int i = 0; i < series.size(); i++) {
       String name = series.size() == 1 ? "" : series.get(i).name + ", ";
       columns.add(name + "time (us)");
+      if (spreads()) {
+        columns.add(name + "spread");
+      }
       columns.add(name + "busbw (GB/s)");
       if (i > 0) {
         columns.add("time against " + series.getFirst().name);
@@ -274,7 +366,8 @@ public final class RunReport {
     rows.removeIf(row -> row.stream().skip(1).allMatch(cell -> cell.kind() == Kind.MISSING));
     return new Table(
         "Numbers, " + placement.label,
-        "Mean time of operations enqueued back to back; less is better.",
+        "Mean time of operations enqueued back to back; less is better. The spread is that of the cycles (-N) or else"
+            + " of single operations, up to the p90, in proportion; times whose spreads overlap are not compared.",
         columns,
         rows);
   }
@@ -290,11 +383,17 @@ public final class RunReport {
     List<Cell> cells = new ArrayList<>();
     if (cell == null) {
       Cell missing = new Cell("n/a", Kind.MISSING);
-      cells.addAll(List.of(missing, missing));
+      cells.addAll(Collections.nCopies(spreads() ? 3 : 2, missing));
     } else {
       String wrong = cell.wrong() > 0 ? ", " + cell.wrong() + " wrong" : "";
       cells.add(
           new Cell(Texts.number(cell.micros()) + wrong, wrong.isEmpty() ? Kind.PLAIN : Kind.WRONG));
+      if (spreads()) {
+        cells.add(
+            spread(cell)
+                ? Cell.of(Texts.number(cell.low()) + " to " + Texts.number(cell.high()))
+                : new Cell("n/a", Kind.MISSING));
+      }
       cells.add(Cell.of(Texts.number(cell.busBw())));
     }
     if (i > 0) {
@@ -302,7 +401,9 @@ public final class RunReport {
       cells.add(
           cell == null || first == null
               ? new Cell("n/a", Kind.MISSING)
-              : Cell.of(Texts.ratio(cell.micros() / first.micros())));
+              : cell.overlaps(first)
+                  ? new Cell("within spread", Kind.MISSING)
+                  : Cell.of(Texts.ratio(cell.micros() / first.micros())));
     }
     return cells;
   }

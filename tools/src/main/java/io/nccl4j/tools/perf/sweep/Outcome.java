@@ -63,6 +63,15 @@ record Outcome(String collective, String backend, int rounds, List<SweepResult> 
         .orElse(Double.NaN);
   }
 
+  /** Returns whether the cost may be chance: the rounds of both choices overlap in time. */
+  boolean costMayBeChance(long bytes) {
+    return !Double.isNaN(cost(bytes))
+        && automatic()
+            .at(bytes)
+            .orElseThrow()
+            .overlaps(best(bytes).flatMap(best -> best.at(bytes)).orElseThrow());
+  }
+
   /** Returns whether anything was measured. */
   boolean measuredAnything() {
     return !sizes().isEmpty();

@@ -21,6 +21,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /** The results of a sweep as a printed table, CSV, JSON and a page. */
 final class SweepReport {
@@ -93,22 +94,29 @@ final class SweepReport {
     for (long bytes : outcome.sizes()) {
       List<Cell> row = new ArrayList<>(List.of(Cell.of(ByteSize.text(bytes))));
       row.add(Cell.of(outcome.best(bytes).map(best -> best.choice().name()).orElse("n/a")));
-      row.add(cost(outcome.cost(bytes)));
+      row.add(cost(bytes));
       outcome.results().forEach(result -> row.add(cell(result, bytes)));
       rows.add(row);
     }
     return new Table(
         "Time of each choice, in us",
-        "Mean time of out-of-place operations enqueued back to back, in the quickest of %s, each in a separate process. The best is the quickest forced choice with right data; 'auto costs' is the extra time of the automatic choice, negative if it was quicker. Small differences may be chance."
+        "Mean time of out-of-place operations enqueued back to back, in the quickest of %s, each in a separate process. The best is the quickest forced choice with right data; 'auto costs' is the extra time of the automatic choice, negative if it was quicker, or the ratio of the times from 2 on. It is not given if the times of both in all rounds overlap."
             .formatted(Count.of(outcome.rounds(), "round")),
         columns,
         rows);
   }
 
-  private static Cell cost(double cost) {
-    return Double.isNaN(cost)
-        ? new Cell("n/a", Kind.MISSING)
-        : Cell.of(String.format(Locale.ROOT, "%+.0f %%", 100 * cost));
+  private Cell cost(long bytes) {
+    double cost = outcome.cost(bytes);
+    if (Double.isNaN(cost)) {
+      return new Cell("n/a", Kind.MISSING);
+    }
+    return outcome.costMayBeChance(bytes)
+        ? new Cell("within spread", Kind.MISSING)
+        : Cell.of(
+            cost < 1
+                ? String.format(Locale.ROOT, "%+.0f %%", 100 * cost)
+                : "x " + Texts.ratio(1 + cost));
   }
 
   private Cell cell(SweepResult result, long bytes) {
@@ -141,10 +149,6 @@ final class SweepReport {
 
   /** Returns everything as a page. */
   Page page() throws IOException {
-    List<Table> tables = new ArrayList<>(List.of(times(), missing(), about()));
-    tables.removeIf(table -> table.rows().isEmpty());
-    List<String> lines = new ArrayList<>(List.of(title() + ".", outcome.caution()));
-    lines.removeIf(String::isEmpty);
     List<PerfRun> runs =
         outcome.results().stream()
             .filter(result -> !result.rounds().isEmpty())
@@ -152,11 +156,11 @@ final class SweepReport {
             .toList();
     return new Page(
         outcome.collective() + ": every choice, and what auto costs",
-        Map.of(),
-        lines,
+        RunReport.headline(runs),
+        Stream.of(outcome.caution()).filter(text -> !text.isEmpty()).toList(),
         warning(),
         Chart.drawing(RunReport.charts(runs)),
-        tables);
+        List.of(times(), missing(), about()));
   }
 
   /** Returns the configuration that all choices share. */
@@ -246,6 +250,8 @@ final class SweepReport {
         outcome.best(bytes).map(best -> best.choice().name()).orElse(null),
         "auto_cost",
         number(outcome.cost(bytes)),
+        "auto_cost_may_be_chance",
+        outcome.costMayBeChance(bytes),
         "times_us",
         times);
   }

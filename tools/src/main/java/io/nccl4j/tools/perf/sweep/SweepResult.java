@@ -47,7 +47,10 @@ record SweepResult(SweepChoice choice, State state, String reason, List<PerfRun>
     return new SweepResult(choice, worse.state, worse.reason, List.copyOf(both));
   }
 
-  /** Returns the measurement of a size: one with wrong data if there is any, else the quickest. */
+  /**
+   * Returns the measurement of a size: one with wrong data if there is any, else the quickest, with
+   * the spread over the rounds.
+   */
   Optional<PerfRun.Cell> at(long bytes) {
     List<PerfRun.Cell> cells =
         rounds.stream()
@@ -58,7 +61,11 @@ record SweepResult(SweepChoice choice, State state, String reason, List<PerfRun>
     return cells.stream()
         .filter(cell -> cell.wrong() > 0)
         .findFirst()
-        .or(() -> cells.stream().min(Comparator.comparingDouble(PerfRun.Cell::micros)));
+        .or(
+            () ->
+                cells.stream()
+                    .min(Comparator.comparingDouble(PerfRun.Cell::micros))
+                    .map(quickest -> quickest.spreadOver(cells)));
   }
 
   /** Returns the time of a size in microseconds, or NaN if it is missing or the data was wrong. */

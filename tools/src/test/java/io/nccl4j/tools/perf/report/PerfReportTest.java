@@ -88,6 +88,10 @@ class PerfReportTest {
         """
         fits
         no warning
+        size | one, time (us) | one, busbw (GB/s) | other, time (us) | other, busbw (GB/s) | time against one
+        8 B | 10.00 | 1.50 | n/a | n/a | n/a
+        1 KiB | 10.00 | 1.50 | 5.00 | 1.50 | 0.50
+        1 MiB | n/a | n/a | 5.00 | 1.50 | n/a
          | one | other
         command line | all_reduce <script>boom()</script> | all_reduce <script>boom()</script>
         backend | nccl | nccl
@@ -95,11 +99,7 @@ class PerfReportTest {
         ranks | 2 in 2 processes | 2 in 2 processes
         devices | 2 x A GPU | 2 x A GPU
         iterations | 20 | 20
-        data | checked, OK | checked, OK
-        size | one, time (us) | one, busbw (GB/s) | other, time (us) | other, busbw (GB/s) | time against one
-        8 B | 10.00 | 1.50 | n/a | n/a | n/a
-        1 KiB | 10.00 | 1.50 | 5.00 | 1.50 | 0.50
-        1 MiB | n/a | n/a | 5.00 | 1.50 | n/a""";
+        data | checked, OK | checked, OK""";
     assertEquals(new Visit(expected, List.of(), List.of()), visit);
   }
 
@@ -124,13 +124,49 @@ class PerfReportTest {
     assertTrue(lines.contains("8 B | 10.00, 3 wrong | 1.50"), visit::answer);
   }
 
-  @Test
-  void manyRunsShowOnePercentile() throws IOException {
-    Path one = result("one.json", "A GPU", 10, 0, 8);
+  /** Adds latencies with a spread from half to one and a half times the p50. */
+  private static void addLatency(Path result) throws IOException {
     String latency =
         "\"in_place\": null, \"out_of_place_latency\": {\"operations\": 20, \"min_us\": 1,"
             + " \"p50_us\": 2, \"p90_us\": 3, \"p99_us\": 4, \"max_us\": 5}";
-    Files.writeString(one, Files.readString(one).replace("\"in_place\": null", latency));
+    Files.writeString(result, Files.readString(result).replace("\"in_place\": null", latency));
+  }
+
+  @Test
+  @Tag("slow")
+  void headlineAndSpreadsAreShown() throws IOException, InterruptedException {
+    Path one = result("one.json", "A GPU", 10, 0, 1024, 1 << 20);
+    Path near = result("near.json", "A GPU", 20, 0, 1024);
+    Path far = result("far.json", "A GPU", 40, 0, 1024);
+    for (Path each : List.of(one, near, far)) {
+      addLatency(each);
+    }
+    String[] files = {one.toString(), near.toString(), far.toString()};
+    assertEquals(Commands.OK, run(files[0], files[1], files[2], "--html", file("a.html")));
+    String question =
+        """
+        return ["#headline div", "section:first-of-type tbody tr"].flatMap(name =>
+          [...document.querySelectorAll(name)].map(row => [...row.children].map(cell => cell.textContent).join(" | "))).join("\\n");
+        """;
+    String expected =
+        """
+        peak bus bandwidth | 1.50 GB/s at 1 KiB, one, out of place
+        p50 at 1 MiB | 2.00 us, one, out of place
+        backend | nccl
+        ranks | 2 in 2 processes
+        machine | 2 x A GPU
+        1 KiB | 10.00 | 5.00 to 15.00 | 1.50 | 20.00 | 10.00 to 30.00 | 1.50 | within spread | 40.00 | 20.00 to 60.00 | 1.50 | 4.00
+        1 MiB | 10.00 | 5.00 to 15.00 | 1.50 | n/a | n/a | n/a | n/a | n/a | n/a | n/a | n/a""";
+    assertEquals(
+        new Visit(expected, List.of(), List.of()),
+        HeadlessBrowser.in(folder)
+            .open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, question));
+  }
+
+  @Test
+  void manyRunsShowOnePercentile() throws IOException {
+    Path one = result("one.json", "A GPU", 10, 0, 8);
+    addLatency(one);
     String file = one.toString();
     assertEquals(Commands.OK, run(file, file, file, file, file, "--html", file("a.html")));
     String page = Files.readString(folder.resolve("a.html"));

@@ -29,7 +29,7 @@ class OutcomeTest {
             .mapToObj(
                 i ->
                     new PerfRun.Row(
-                        8L << i, "float sum", new PerfRun.Cell(micros[i], 1, wrong, null), null))
+                        8L << i, "float sum", new PerfRun.Cell(micros[i], 1, wrong, null, micros[i], micros[i]), null))
             .toList());
   }
 
@@ -69,6 +69,17 @@ class OutcomeTest {
     assertEquals(10, both.micros(8));
     assertEquals(5, both.micros(16));
     assertEquals(State.MEASURED, both.state());
+  }
+
+  @Test
+  void costWithinTheSpreadMayBeChance() {
+    SweepResult auto = result(SweepChoice.AUTO, 12, 12).and(result(SweepChoice.AUTO, 14, 14));
+    Outcome outcome = outcome(auto, result(RING, 10, 10).and(result(RING, 11, 13)));
+    assertEquals(0.2, outcome.cost(8), 1e-12);
+    assertFalse(outcome.costMayBeChance(8));
+    assertEquals(0.2, outcome.cost(16), 1e-12);
+    assertTrue(outcome.costMayBeChance(16));
+    assertFalse(outcome.costMayBeChance(32));
   }
 
   @Test
