@@ -4,7 +4,6 @@ import io.nccl4j.tools.cli.Template;
 import io.nccl4j.tools.plots.Page;
 import java.io.IOException;
 import java.util.List;
-import java.util.Map;
 
 /** Formats a timeline as a self-contained page. */
 final class HtmlPage {
@@ -26,11 +25,11 @@ final class HtmlPage {
     }
     return new Page(
             "Timeline",
-            Map.of(),
-            List.of(),
+            Summary.headline(timeline),
+            Summary.clocks(timeline),
             "",
             Template.read(HtmlPage.class, "timeline.html", ChromeTrace.of(timeline)),
-            List.of())
+            List.of(Summary.operations(timeline), Summary.overlaps(timeline)))
         .html();
   }
 }

@@ -178,6 +178,31 @@ class TraceTest {
   }
 
   @Test
+  @Tag("slow")
+  void pageHasThePrintedSummary() throws IOException, InterruptedException {
+    Path page = folder.resolve("page.html");
+    assertEquals(
+        Commands.OK, run(recording(0), recording(1), "--html", page.toString()), this::complaint);
+    Visit visit =
+        HeadlessBrowser.in(folder)
+            .open(
+                page,
+                "",
+                HeadlessBrowser.PHONE,
+                """
+                return [...document.querySelectorAll("section tr")].map(row => [...row.cells].map(cell => cell.textContent).join(" ")).join("\n");
+                """);
+    // All but the line with the extent and the blank lines.
+    assertEquals(
+        output().lines().skip(1).filter(line -> !line.isEmpty()).map(TraceTest::words).toList(),
+        visit.answer().lines().toList());
+  }
+
+  private static String words(String line) {
+    return line.strip().replaceAll(" {2,}", " ");
+  }
+
+  @Test
   void programEventsAreShownByThread() throws IOException {
     Path trace = folder.resolve("trace.json");
     assertEquals(
