@@ -8,17 +8,21 @@ import io.nccl4j.tools.plots.Curve;
 import io.nccl4j.tools.plots.Curve.Line;
 import io.nccl4j.tools.plots.Curve.Point;
 import io.nccl4j.tools.plots.Page;
+import io.nccl4j.tools.plots.Table;
+import io.nccl4j.tools.plots.Table.Cell;
+import io.nccl4j.tools.plots.Table.Kind;
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.ToDoubleFunction;
 import java.util.stream.LongStream;
 
 /**
- * Formats a scenario as a page with charts: time and bus bandwidth by size, each algorithm with
- * each protocol; and, for a sweep over ranks, both by ranks, each algorithm with its best protocol.
- * Colours distinguish algorithms, line styles protocols.
+ * Formats a scenario as a page with tables and charts: time and bus bandwidth by size, each algorithm
+ * with each protocol; and, for a sweep over ranks, both by ranks, each algorithm with its best
+ * protocol. Colours distinguish algorithms, line styles protocols.
  */
 final class HtmlPage {
   /** The smallest size of the curves, which have a point at every power of two. */
@@ -42,16 +46,74 @@ final class HtmlPage {
 
   /** Returns the page. */
   static String of(Scenario scenario) throws IOException {
+    HtmlPage page = new HtmlPage(scenario);
     return new Page(
             TextReport.cluster(scenario),
-            Map.of(),
+            page.headline(),
             List.of(
                 TextReport.network(scenario),
                 "A model: nothing was measured. Colours are algorithms, line styles are protocols."),
             "",
-            Chart.drawing(charts(scenario)),
-            List.of())
+            Chart.drawing(page.charts()),
+            List.of(page.sizes(), page.crossovers(), page.ranks()))
         .html();
+  }
+
+  /** Returns the fastest algorithm at some sizes, by size. */
+  private Map<String, String> headline() {
+    Map<String, String> headline = new LinkedHashMap<>();
+    List<Long> sizes =
+        scenario.size() == null ? List.of(1L << 10, 1L << 20, 1L << 30) : List.of(scenario.size());
+    for (long bytes : sizes) {
+      Estimate best = scenario.model().best(bytes);
+      headline.put(
+          "fastest at " + Text.bytes(bytes),
+          "%s, busbw %s".formatted(TextReport.inShort(best), Text.bandwidth(best.busbw())));
+    }
+    return headline;
+  }
+
+  private Table sizes() {
+    Model model = scenario.model();
+    List<String> columns = new ArrayList<>(List.of("size"));
+    model.algorithms().forEach(algorithm -> columns.add(algorithm.label()));
+    columns.add("busbw of the fastest");
+    List<List<Cell>> rows = new ArrayList<>();
+    for (long bytes : Scenario.sizes()) {
+      Estimate best = model.best(bytes);
+      List<Cell> row = new ArrayList<>(List.of(Cell.of(Text.bytes(bytes))));
+      for (Algorithm algorithm : model.algorithms()) {
+        Estimate estimate = model.best(algorithm, bytes);
+        String text = TextReport.protocol(estimate) + ", " + Text.seconds(estimate.seconds());
+        row.add(new Cell(text, algorithm == best.algorithm() ? Kind.BEST : Kind.PLAIN));
+      }
+      row.add(Cell.of(Text.bandwidth(best.busbw())));
+      rows.add(row);
+    }
+    return new Table("Time by size", "Each algorithm with its best protocol.", columns, rows);
+  }
+
+  private Table crossovers() {
+    return new Table(
+        "Crossovers",
+        "",
+        List.of("algorithms", "the faster one"),
+        TextReport.crossovers(scenario).stream()
+            .map(line -> line.split(": ", 2))
+            .map(parts -> List.of(Cell.of(parts[0]), Cell.text(parts[1])))
+            .toList());
+  }
+
+  private Table ranks() {
+    List<String> columns = new ArrayList<>(List.of("ranks"));
+    RankSweep.SIZES.forEach(bytes -> columns.add(Text.bytes(bytes)));
+    List<List<Cell>> rows = new ArrayList<>();
+    for (Model model : scenario.sweep() == null ? List.<Model>of() : scenario.sweep().models()) {
+      List<Cell> row = new ArrayList<>(List.of(Cell.of("" + model.cluster().ranks())));
+      RankSweep.SIZES.forEach(bytes -> row.add(Cell.of(TextReport.inShort(model.best(bytes)))));
+      rows.add(row);
+    }
+    return new Table("The fastest by ranks and size", "", columns, rows);
   }
 
   /** Returns the charts of a scenario. */

@@ -2,6 +2,7 @@ package io.nccl4j.tools.simulate;
 
 import io.nccl4j.tools.cli.Count;
 import java.io.PrintStream;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.stream.Collectors;
@@ -107,32 +108,41 @@ final class TextReport {
 
   private void crossovers() {
     out.printf("%ncrossovers, each algorithm with its best protocol%n");
+    crossovers(scenario).forEach(line -> out.println("  " + line));
+  }
+
+  /** Describes the crossovers of each pair of algorithms, in one line. */
+  static List<String> crossovers(Scenario scenario) {
+    List<String> lines = new ArrayList<>();
     for (Scenario.Pair pair : scenario.pairs()) {
-      List<Crossover> found = pair.crossovers(model);
+      List<Crossover> found = pair.crossovers(scenario.model());
       String name = pair.one().label() + " and " + pair.other().label();
       if (found.isEmpty()) {
-        out.printf(
-            "  %s: %s is at least as fast at all sizes from %s to %s%n",
-            name,
-            pair.first(model).label(),
-            Text.bytes(Crossover.MIN_BYTES),
-            Text.bytes(Crossover.MAX_BYTES));
+        lines.add(
+            "%s: %s is at least as fast at all sizes from %s to %s"
+                .formatted(
+                    name,
+                    pair.first(scenario.model()).label(),
+                    Text.bytes(Crossover.MIN_BYTES),
+                    Text.bytes(Crossover.MAX_BYTES)));
       } else {
-        out.printf(
-            "  %s: %s first, %s%n",
-            name,
-            found.getFirst().below().label(),
-            found.stream()
-                .map(
-                    crossover ->
-                        "%s from %s (%d bytes)"
-                            .formatted(
-                                crossover.above().label(),
-                                Text.bytes(crossover.bytes()),
-                                crossover.bytes()))
-                .collect(Collectors.joining(", ")));
+        lines.add(
+            "%s: %s first, %s"
+                .formatted(
+                    name,
+                    found.getFirst().below().label(),
+                    found.stream()
+                        .map(
+                            crossover ->
+                                "%s from %s (%d bytes)"
+                                    .formatted(
+                                        crossover.above().label(),
+                                        Text.bytes(crossover.bytes()),
+                                        crossover.bytes()))
+                        .collect(Collectors.joining(", "))));
       }
     }
+    return lines;
   }
 
   private void ranks() {
@@ -144,14 +154,17 @@ final class TextReport {
     for (Model other : scenario.sweep().models()) {
       out.printf("%10d", other.cluster().ranks());
       for (long bytes : RankSweep.SIZES) {
-        Estimate best = other.best(bytes);
-        out.printf(
-            "  %-26s",
-            "%s %s %s"
-                .formatted(best.algorithm().label(), protocol(best), Text.seconds(best.seconds())));
+        out.printf("  %-26s", inShort(other.best(bytes)));
       }
       out.println();
     }
+  }
+
+  /** Describes an estimate in a cell of a table. */
+  static String inShort(Estimate estimate) {
+    return "%s %s %s"
+        .formatted(
+            estimate.algorithm().label(), protocol(estimate), Text.seconds(estimate.seconds()));
   }
 
   private void notes() {

@@ -120,7 +120,7 @@ class SimulateTest {
     assertEquals(file.toString(), lines().getLast());
     String question =
         """
-        return [document.title, ...[...document.querySelectorAll("figure")].map(figure =>
+        return [document.title, document.querySelector("dt").textContent, document.querySelectorAll("td.best").length, ...[...document.querySelectorAll("figure")].map(figure =>
           [...figure.querySelectorAll(".curve")].map(curve => curve.dataset.name).join())].join("\\n");
         """;
     String curves =
@@ -128,7 +128,10 @@ class SimulateTest {
             .flatMap(name -> Stream.of(" Simple", " LL", " LL128").map(name::concat))
             .collect(Collectors.joining(","));
     assertEquals(
-        new Visit(String.join("\n", lines().getFirst(), curves, curves), List.of(), List.of()),
+        new Visit(
+            String.join("\n", lines().getFirst(), "fastest at 1 KiB", "13", curves, curves),
+            List.of(),
+            List.of()),
         HeadlessBrowser.in(folder).open(file, "", HeadlessBrowser.PHONE, question));
   }
 
