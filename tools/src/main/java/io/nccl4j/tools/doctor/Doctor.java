@@ -3,6 +3,7 @@ package io.nccl4j.tools.doctor;
 import io.nccl4j.internal.ffm.NativeLibrary;
 import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.tools.cli.Commands;
+import io.nccl4j.tools.cli.OutputFile;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -47,6 +48,9 @@ public final class Doctor {
     }
     try {
       Report report = CheckRunner.of(gather(timeout), CheckRunner.CHECKS);
+      if (flags.html != null) {
+        OutputFile.write(flags.html, HtmlPage.of(report));
+      }
       if (flags.json) {
         out.println(JsonReport.of(report));
       } else {

@@ -1,6 +1,8 @@
 package io.nccl4j.tools.doctor;
 
+import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.tools.cli.Within;
+import java.nio.file.Path;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 
@@ -9,7 +11,7 @@ import picocli.CommandLine.Option;
     name = "doctor",
     sortOptions = false,
     usageHelpWidth = 100,
-    customSynopsis = "nccl4j doctor [--json] [--timeout SECONDS]",
+    customSynopsis = "nccl4j doctor [--json] [--html FILE] [--timeout SECONDS]",
     header = "Reports whether a collective can run here and, if not, why and what to do.",
     description = {
       "Checks driver, libraries, GPUs, network interfaces, shared memory, limits, launch variables",
@@ -27,6 +29,13 @@ import picocli.CommandLine.Option;
 final class Flags {
   @Option(names = "--json", description = "print the report as JSON")
   boolean json;
+
+  @Option(
+      names = "--html",
+      paramLabel = "FILE",
+      converter = OptionValue.Page.class,
+      description = "also write the report as a self-contained page")
+  Path html;
 
   @Option(
       names = "--timeout",

@@ -4,18 +4,22 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.fixtures.browser.HeadlessBrowser;
+import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
 import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.cli.JsonTree;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -202,6 +206,43 @@ class ReportTest {
             List.of()),
         finding);
     assertFalse(text.contains("hunter2"));
+  }
+
+  @Test
+  @Tag("slow")
+  void pageMatchesTextOnAPhone() throws IOException, InterruptedException {
+    machine.set("NCCL_SOCKET_IFNAME", "ib").set("PASSWORD", "hunter2");
+    Report report = report(new Check("network", NetworkCheck::findings));
+    Path page = Files.writeString(root.resolve("page.html"), HtmlPage.of(report));
+    Visit visit =
+        HeadlessBrowser.in(root)
+            .open(
+                page,
+                "",
+                HeadlessBrowser.PHONE,
+                """
+                return [
+                  document.documentElement.scrollWidth <= innerWidth ? "fits" : "too wide",
+                  document.querySelector(".warning").textContent,
+                  ...[...document.querySelectorAll("tbody tr")].map(row => [...row.cells].map(cell => cell.textContent).join(" | "))
+                ].join("\n");
+                """);
+    assertEquals(List.of(), visit.errors());
+    assertTrue(
+        visit.answer().startsWith(
+            "fits\n%s\nerror | NCCL_SOCKET_IFNAME=ib selects no usable interface\n"
+                .formatted(report.verdict())),
+        visit.answer());
+    Finding finding = report.findings().getFirst().finding();
+    assertTrue(
+        visit.answer().contains("\nMeans: %s\nDo: %s\n".formatted(finding.meaning(), finding.remedy())),
+        visit.answer());
+    report
+        .found()
+        .forEach(
+            (name, value) ->
+                assertTrue(visit.answer().contains("\n" + name + " | " + value), visit.answer()));
+    assertFalse(visit.answer().contains("hunter2"));
   }
 
   @Test
