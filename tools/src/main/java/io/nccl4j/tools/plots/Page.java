@@ -9,8 +9,8 @@ import java.util.Locale;
 import java.util.Map;
 
 /**
- * The one layout of all pages: a self-contained HTML file with a headline, a drawing and tables, for
- * phones and wider screens, in light and dark.
+ * The one layout of all pages: a self-contained HTML file with a headline, a drawing and tables,
+ * for phones and wider screens, in light and dark.
  *
  * @param title the title
  * @param headline the few values that a reader looks for first, by name
@@ -59,7 +59,14 @@ public record Page(
     tables.forEach(table -> write(below, table));
     // Split first, since inserted text may contain something like a placeholder.
     String[] parts = Template.read(Page.class, "page.html").split("@[A-Z]+@", -1);
-    return parts[0] + escaped(title) + parts[1] + head + parts[2] + drawing + parts[3] + below
+    return parts[0]
+        + escaped(title)
+        + parts[1]
+        + head
+        + parts[2]
+        + drawing
+        + parts[3]
+        + below
         + parts[4];
   }
 
@@ -92,7 +99,10 @@ public record Page(
   }
 
   private static void cell(StringBuilder html, Table.Cell cell, boolean head) {
-    html.append(head ? "<th scope=\"row\">" : "<td class=\"" + cell.kind().name().toLowerCase(Locale.ROOT) + "\">")
+    html.append(
+            head
+                ? "<th scope=\"row\">"
+                : "<td class=\"" + cell.kind().name().toLowerCase(Locale.ROOT) + "\">")
         .append(escaped(cell.text()))
         .append(head ? "</th>" : "</td>");
   }

@@ -20,9 +20,9 @@ import java.util.function.ToDoubleFunction;
 import java.util.stream.LongStream;
 
 /**
- * Formats a scenario as a page with tables and charts: time and bus bandwidth by size, each algorithm
- * with each protocol; and, for a sweep over ranks, both by ranks, each algorithm with its best
- * protocol. Colours distinguish algorithms, line styles protocols.
+ * Formats a scenario as a page with tables and charts: time and bus bandwidth by size, each
+ * algorithm with each protocol; and, for a sweep over ranks, both by ranks, each algorithm with its
+ * best protocol. Colours distinguish algorithms, line styles protocols.
  */
 final class HtmlPage {
   /** The smallest size of the curves, which have a point at every power of two. */

@@ -229,13 +229,17 @@ class ReportTest {
                 """);
     assertEquals(List.of(), visit.errors());
     assertTrue(
-        visit.answer().startsWith(
-            "fits\n%s\nerror | NCCL_SOCKET_IFNAME=ib selects no usable interface\n"
-                .formatted(report.verdict())),
+        visit
+            .answer()
+            .startsWith(
+                "fits\n%s\nerror | NCCL_SOCKET_IFNAME=ib selects no usable interface\n"
+                    .formatted(report.verdict())),
         visit.answer());
     Finding finding = report.findings().getFirst().finding();
     assertTrue(
-        visit.answer().contains("\nMeans: %s\nDo: %s\n".formatted(finding.meaning(), finding.remedy())),
+        visit
+            .answer()
+            .contains("\nMeans: %s\nDo: %s\n".formatted(finding.meaning(), finding.remedy())),
         visit.answer());
     report
         .found()

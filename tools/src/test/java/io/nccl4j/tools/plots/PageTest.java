@@ -94,8 +94,7 @@ class PageTest {
   @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
   void everyCurveFitsAnyWidth(int width) throws IOException, InterruptedException {
     String curves = "curve 0:11:12,curve 1:0:12,curve 2:0:12";
-    Page page =
-        page("a title", chart("first", Scale.LOGARITHMIC), chart("second", Scale.LINEAR));
+    Page page = page("a title", chart("first", Scale.LOGARITHMIC), chart("second", Scale.LINEAR));
     Visit visit = open(page, width, PAGE_SUMMARY);
     assertEquals(
         new Visit(
@@ -161,7 +160,8 @@ class PageTest {
   @Tag("slow")
   @ValueSource(ints = {2, 3, 4})
   void lastChartOfEachLineEndsAtTheMargin(int charts) throws IOException, InterruptedException {
-    Chart[] all = Stream.generate(() -> chart("some", Scale.LINEAR)).limit(charts).toArray(Chart[]::new);
+    Chart[] all =
+        Stream.generate(() -> chart("some", Scale.LINEAR)).limit(charts).toArray(Chart[]::new);
     String question =
         """
         const boxes = [...document.querySelectorAll("figure")].map(figure => figure.getBoundingClientRect());
@@ -214,8 +214,7 @@ class PageTest {
         const [least, most] = ["y1", "y2"].map(name => +line.getAttribute(name));
         return [lines.length, least > most, most >= 24].join(" ");
         """;
-    assertEquals(
-        "1 true true", open(page("a", chart), HeadlessBrowser.PHONE, question).answer());
+    assertEquals("1 true true", open(page("a", chart), HeadlessBrowser.PHONE, question).answer());
   }
 
   @ParameterizedTest
@@ -229,7 +228,8 @@ class PageTest {
             "one", new Axis("size", Scale.BYTES), new Axis("t", Scale.LOGARITHMIC), List.of(curve));
     String question =
         "return [...document.querySelectorAll('svg.plot text')].map(t => t.textContent).join('\\n');";
-    List<String> texts = open(page("a", chart), HeadlessBrowser.PHONE, question).answer().lines().toList();
+    List<String> texts =
+        open(page("a", chart), HeadlessBrowser.PHONE, question).answer().lines().toList();
     assertTrue(texts.stream().anyMatch(text -> text.matches("[0-9.]+ " + unit)), texts::toString);
     assertTrue(texts.stream().anyMatch(text -> text.matches("[0-9.]+")), texts::toString);
   }
@@ -256,7 +256,9 @@ class PageTest {
   @Test
   void pageIsSelfContained() throws IOException {
     String html =
-        page("a title", chart("first", Scale.LINEAR)).html().replace("http://www.w3.org/2000/svg", "");
+        page("a title", chart("first", Scale.LINEAR))
+            .html()
+            .replace("http://www.w3.org/2000/svg", "");
     assertFalse(html.contains("http"), "a reference to somewhere else");
     assertFalse(html.contains("src="), "a reference to another file");
   }

@@ -60,8 +60,7 @@ public record PerfRun(
      * @param cells the measurements, at least one
      */
     public Cell spreadOver(List<Cell> cells) {
-      DoubleSummaryStatistics times =
-          cells.stream().mapToDouble(Cell::micros).summaryStatistics();
+      DoubleSummaryStatistics times = cells.stream().mapToDouble(Cell::micros).summaryStatistics();
       return cells.size() == 1
           ? this
           : new Cell(micros, busBw, wrong, latency, times.getMin(), times.getMax());

@@ -196,7 +196,12 @@ public final class RunReport {
                     Texts.number(least.cell.latency().p50()) + " us" + of(least)));
     headline.put("backend", distinct("backend"));
     headline.put("ranks", distinct("ranks"));
-    headline.put("machine", Stream.of("devices", "host").map(this::distinct).filter(text -> !text.isEmpty()).collect(Collectors.joining("; ")));
+    headline.put(
+        "machine",
+        Stream.of("devices", "host")
+            .map(this::distinct)
+            .filter(text -> !text.isEmpty())
+            .collect(Collectors.joining("; ")));
     headline.values().removeIf(String::isEmpty);
     return headline;
   }

@@ -29,7 +29,10 @@ class OutcomeTest {
             .mapToObj(
                 i ->
                     new PerfRun.Row(
-                        8L << i, "float sum", new PerfRun.Cell(micros[i], 1, wrong, null, micros[i], micros[i]), null))
+                        8L << i,
+                        "float sum",
+                        new PerfRun.Cell(micros[i], 1, wrong, null, micros[i], micros[i]),
+                        null))
             .toList());
   }
 
