@@ -225,7 +225,7 @@ class ReportTest {
                   document.documentElement.scrollWidth <= innerWidth ? "fits" : "too wide",
                   document.querySelector(".warning").textContent,
                   ...[...document.querySelectorAll("tbody tr")].map(row => [...row.cells].map(cell => cell.textContent).join(" | "))
-                ].join("\n");
+                ].join("\\n");
                 """);
     assertEquals(List.of(), visit.errors());
     assertTrue(

@@ -226,7 +226,7 @@ class ExplainTest {
           document.getElementById("where").textContent,
           [...table.querySelectorAll("tr:last-child td")].map(cell => cell.textContent).join(" "),
           around.scrollWidth <= around.clientWidth, table.getBoundingClientRect().bottom <= 768
-        ].join("\n");
+        ].join("\\n");
         """;
     String expected =
         """

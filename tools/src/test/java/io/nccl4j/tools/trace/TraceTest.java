@@ -190,7 +190,7 @@ class TraceTest {
                 "",
                 HeadlessBrowser.PHONE,
                 """
-                return [...document.querySelectorAll("section tr")].map(row => [...row.cells].map(cell => cell.textContent).join(" ")).join("\n");
+                return [...document.querySelectorAll("section tr")].map(row => [...row.cells].map(cell => cell.textContent).join(" ")).join("\\n");
                 """);
     // All but the line with the extent and the blank lines.
     assertEquals(
