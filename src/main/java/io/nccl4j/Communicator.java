@@ -36,9 +36,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Every rank calls the same collectives, with matching counts, types, operators and roots, in
  * the same order. {@code send} and {@code recv} must not overlap, except for the in-place form that
- * each method documents. A collective of count 0 does nothing, and waits for no rank; {@link
- * #barrier} does. A send of count 0 still needs a matching receive. The caller owns the buffers,
- * streams and operators, and must keep them open until the stream has completed the operation.
+ * each method documents. A collective of count 0 does nothing; to wait for all ranks, use {@link
+ * #barrier}. A send of count 0 still needs a matching receive. The caller owns the buffers, streams
+ * and operators, and must keep them open until the stream has completed the operation.
  *
  * <p>Threading: one thread at a time may use a communicator; concurrent use is rejected where it is
  * detected. One thread at a time may use the communicators of one device, and every rank must
@@ -592,16 +592,23 @@ public final class Communicator implements AutoCloseable {
    *     a capture
    * @throws NcclException as {@link Stream#synchronize()} does
    */
-  public byte[] broadcast(byte @Nullable [] value, int root, Stream stream) {
-    checkExchange("broadcast of bytes", stream);
+  public byte[] broadcastBytes(byte @Nullable [] value, int root, Stream stream) {
+    checkExchange("broadcastBytes", stream);
     Arguments.inRange(root, "root", 0, core.size() - 1);
-    byte[] own = core.rank() == root ? Objects.requireNonNull(value, "value") : new byte[0];
+    boolean atRoot = core.rank() == root;
+    byte[] own = atRoot ? Objects.requireNonNull(value, "value") : new byte[0];
     long[] lengths = exchange(own.length, stream);
     byte[] bytes = Arrays.copyOf(own, checkBytes(lengths[root]));
     try (Buffer buffer = core.newBuffer(DataType.INT8, bytes.length)) {
-      buffer.copyFromAsync(bytes, stream);
+      if (atRoot) {
+        buffer.copyFromAsync(bytes, stream);
+      }
       broadcast(buffer, root, stream);
-      buffer.copyTo(bytes, stream);
+      if (atRoot) {
+        stream.synchronize();
+      } else {
+        buffer.copyTo(bytes, stream);
+      }
     }
     return bytes;
   }
@@ -623,8 +630,8 @@ public final class Communicator implements AutoCloseable {
    *     a capture
    * @throws NcclException as {@link Stream#synchronize()} does
    */
-  public List<byte[]> gather(byte[] value, int root, Stream stream) {
-    checkExchange("gather of bytes", stream);
+  public List<byte[]> gatherBytes(byte[] value, int root, Stream stream) {
+    checkExchange("gatherBytes", stream);
     Arguments.inRange(root, "root", 0, core.size() - 1);
     Objects.requireNonNull(value, "value");
     long[] lengths = exchange(value.length, stream);

@@ -94,7 +94,7 @@ abstract class ArgumentsContract {
       int another = comm.rank() == 0 ? 1 : 0;
       nullRefused("send", () -> comm.reduce(null, ReduceOp.SUM, another, stream));
       nullRefused("op", () -> comm.reduce(a, null, another, stream));
-      nullRefused("send", () -> comm.gather((Buffer) null, another, stream));
+      nullRefused("send", () -> comm.gather(null, another, stream));
       nullRefused("recv", () -> comm.scatter(null, another, stream));
       nullRefused("buffer", () -> comm.send(null, 0, stream));
       nullRefused("buffer", () -> comm.recv(null, 0, stream));

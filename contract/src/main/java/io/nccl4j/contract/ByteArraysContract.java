@@ -42,7 +42,7 @@ abstract class ByteArraysContract {
           rank -> {
             for (int root = 0; root < n; root++) {
               byte[] value = rank.rank() == root ? text(root) : null;
-              byte[] got = rank.comm().broadcast(value, root, rank.stream());
+              byte[] got = rank.comm().broadcastBytes(value, root, rank.stream());
               assertArrayEquals(text(root), got);
               assertNotSame(value, got);
             }
@@ -57,7 +57,7 @@ abstract class ByteArraysContract {
       ranks.each(
           rank -> {
             for (int root = 0; root < n; root++) {
-              List<byte[]> got = rank.comm().gather(text(rank.rank()), root, rank.stream());
+              List<byte[]> got = rank.comm().gatherBytes(text(rank.rank()), root, rank.stream());
               assertEquals(
                   IntStream.range(0, rank.rank() == root ? n : 0)
                       .mapToObj(each -> new String(text(each), UTF_8))
@@ -79,11 +79,12 @@ abstract class ByteArraysContract {
             String rule =
                 "the ranks pass %d bytes; at most 67108864 can be exchanged as arrays, use buffers for more";
             refused(
-                rule.formatted(64 * MIB + 1), () -> rank.comm().broadcast(value, 0, rank.stream()));
+                rule.formatted(64 * MIB + 1),
+                () -> rank.comm().broadcastBytes(value, 0, rank.stream()));
             refused(
                 rule.formatted(64 * MIB + 1 + 7 * (n - 1)),
-                () -> rank.comm().gather(value, 0, rank.stream()));
-            assertEquals(0, rank.comm().broadcast(new byte[0], 0, rank.stream()).length);
+                () -> rank.comm().gatherBytes(value, 0, rank.stream()));
+            assertEquals(0, rank.comm().broadcastBytes(new byte[0], 0, rank.stream()).length);
           });
     }
   }
@@ -95,12 +96,12 @@ abstract class ByteArraysContract {
       Communicator comm = rank.comm();
       Stream stream = rank.stream();
       byte[] value = new byte[1];
-      assertNamed("value", () -> comm.broadcast((byte[]) null, 0, stream));
-      assertNamed("value", () -> comm.gather((byte[]) null, 0, stream));
-      assertNamed("stream", () -> comm.broadcast(value, 0, null));
-      assertNamed("stream", () -> comm.gather(value, 0, null));
-      refused("root is 1; it must be from 0 to 0", () -> comm.broadcast(value, 1, stream));
-      refused("root is -1; it must be from 0 to 0", () -> comm.gather(value, -1, stream));
+      assertNamed("value", () -> comm.broadcastBytes(null, 0, stream));
+      assertNamed("value", () -> comm.gatherBytes(null, 0, stream));
+      assertNamed("stream", () -> comm.broadcastBytes(value, 0, null));
+      assertNamed("stream", () -> comm.gatherBytes(value, 0, null));
+      refused("root is 1; it must be from 0 to 0", () -> comm.broadcastBytes(value, 1, stream));
+      refused("root is -1; it must be from 0 to 0", () -> comm.gatherBytes(value, -1, stream));
     }
   }
 
@@ -111,12 +112,12 @@ abstract class ByteArraysContract {
       Communicator comm = rank.comm();
       Stream stream = rank.stream();
       byte[] value = new byte[1];
-      Runnable broadcast = () -> comm.broadcast(value, 0, stream);
-      Runnable gather = () -> comm.gather(value, 0, stream);
-      String inGroup = " of bytes waits for the other ranks; call it outside the group";
+      Runnable broadcast = () -> comm.broadcastBytes(value, 0, stream);
+      Runnable gather = () -> comm.gatherBytes(value, 0, stream);
+      String inGroup = "Bytes waits for the other ranks; call it outside the group";
       assertIllegal("broadcast" + inGroup, () -> Group.run(broadcast));
       assertIllegal("gather" + inGroup, () -> Group.run(gather));
-      String inCapture = " of bytes is not possible in Graph.capture; only operations are";
+      String inCapture = "Bytes is not possible in Graph.capture; only operations are";
       assertIllegal("broadcast" + inCapture, () -> Graph.capture(stream, broadcast));
       assertIllegal("gather" + inCapture, () -> Graph.capture(stream, gather));
     }

@@ -80,7 +80,7 @@ public final class AllReduceParameterServer implements ParameterServer {
    *     device
    * @throws IllegalArgumentException if the parameter was not initialized or is on several devices,
    *     or as {@link NDArrayBuffers#of} does for a gradient
-   * @throws IllegalStateException if the parameter is updated twice before another one is updated
+   * @throws IllegalStateException if the parameter is updated twice before all others have been
    * @throws io.nccl4j.NcclException as {@link Stream#synchronize()} does
    */
   @Override
@@ -130,17 +130,21 @@ public final class AllReduceParameterServer implements ParameterServer {
   private record Gradients(List<Gradient> all) implements AutoCloseable {
     @Override
     public void close() {
-      IllegalStateException pending = null;
+      RuntimeException first = null;
       for (Gradient it : all) {
         it.array.close();
         try {
           it.buffer.close();
-        } catch (IllegalStateException e) { // The wait has failed. Closes the others, too.
-          pending = pending == null ? e : pending;
+        } catch (RuntimeException e) { // The wait has failed. Closes the others, too.
+          if (first == null) {
+            first = e;
+          } else {
+            first.addSuppressed(e);
+          }
         }
       }
-      if (pending != null) {
-        throw pending;
+      if (first != null) {
+        throw first;
       }
     }
   }

@@ -8,11 +8,14 @@ import ai.djl.training.Trainer;
 import ai.djl.training.TrainingConfig;
 import io.nccl4j.Communicator;
 import java.util.Collection;
+import java.util.LinkedHashSet;
 
 /**
  * A trainer whose parameters are held by an {@link AllReduceParameterServer}. DJL's own offers no
- * place for a server. Everything else is as in DJL: {@code EasyTrain}, listeners, evaluators, which
- * see this rank's part of the data. Not thread-safe.
+ * place for a server. Otherwise it works as in DJL: {@code EasyTrain}, listeners, evaluators, which
+ * see this rank's part of the data; but {@link #step} does not check that gradients are not zero.
+ * Each rank needs a process of its own, since DJL lets one gradient collector work at a time. Not
+ * thread-safe.
  */
 public final class DataParallelTrainer extends Trainer {
   private final AllReduceParameterServer server;
@@ -46,8 +49,9 @@ public final class DataParallelTrainer extends Trainer {
     }
   }
 
+  /** Returns each parameter once, although blocks may share it. */
   private Collection<Parameter> parameters() {
-    return getModel().getBlock().getParameters().values();
+    return new LinkedHashSet<>(getModel().getBlock().getParameters().values());
   }
 
   /** Averages the gradients of all ranks and updates the parameters. */
@@ -64,7 +68,10 @@ public final class DataParallelTrainer extends Trainer {
 
   @Override
   public void close() {
-    super.close();
-    server.close();
+    try {
+      super.close();
+    } finally {
+      server.close();
+    }
   }
 }

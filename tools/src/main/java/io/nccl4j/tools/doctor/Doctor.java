@@ -48,13 +48,13 @@ public final class Doctor {
     }
     try {
       Report report = CheckRunner.of(gather(timeout), CheckRunner.CHECKS);
-      if (flags.html != null) {
-        OutputFile.write(flags.html, HtmlPage.of(report));
-      }
       if (flags.json) {
         out.println(JsonReport.of(report));
       } else {
         TextReport.write(report, out);
+      }
+      if (flags.html != null) {
+        OutputFile.write(flags.html, HtmlPage.of(report));
       }
       return report.status();
     } finally {

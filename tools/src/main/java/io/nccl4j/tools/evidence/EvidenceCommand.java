@@ -178,7 +178,8 @@ public final class EvidenceCommand {
 
   private int runAll(StepRunner runner, Path work) throws IOException {
     String date = date();
-    String build = environment.getOrDefault("NCCL4J_BUILD", Backend.libraryVersion());
+    String build =
+        environment.getOrDefault("NCCL4J_BUILD", Backend.libraryVersion() + ", commit unknown");
     List<Outcome> outcomes = new ArrayList<>();
     Run unknown = new Run(date, build, quick, Machine.NONE, outcomes);
     Step device = plan(work, Machine.NONE).first();

@@ -26,7 +26,7 @@ record Checkpoint(Path file, int every) {
     return Files.exists(file);
   }
 
-  /** Replaces the file. */
+  /** Replaces the file. It survives killed processes, not the loss of power. */
   void save(Net net, int step) throws IOException {
     Path partial = file.resolveSibling(file.getFileName() + ".partial");
     try (DataOutputStream out = new DataOutputStream(Files.newOutputStream(partial))) {
@@ -44,6 +44,9 @@ record Checkpoint(Path file, int every) {
     try (DataInputStream in =
         new DataInputStream(new BufferedInputStream(Files.newInputStream(file)))) {
       int step = in.readInt();
+      if (step < 0) {
+        throw new IOException(file + " is no checkpoint: it begins with the step " + step);
+      }
       net.read(in);
       return step;
     }
