@@ -135,9 +135,6 @@ class SnippetsTest {
       stream.waitFor(copied);
       comm.allReduce(next, next, ReduceOp.SUM, stream); // starts when the copy has arrived
       stream.synchronize(); // before `host` is written again
-      float[] sums = new float[COUNT];
-      next.copyTo(sums, stream);
-      assertEquals(7, sums[COUNT - 1]);
     }
     assertHas(5, gradients);
   }
