@@ -53,7 +53,7 @@ final class Summary {
     headline.put("recordings", "" + timeline.sources().size());
     headline.put("ranks", "" + ranks(timeline));
     headline.put("time", decimals(3, seconds(timeline)) + " s");
-    headline.put("started", Instant.ofEpochSecond(0, timeline.start()).toString());
+    headline.put("started", Instant.ofEpochMilli(timeline.start() / 1_000_000).toString());
     return headline;
   }
 
