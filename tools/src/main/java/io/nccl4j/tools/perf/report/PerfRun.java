@@ -55,18 +55,6 @@ public record PerfRun(
   public record Cell(
       double micros, double busBw, long wrong, Latency latency, double low, double high) {
     /**
-     * {@return this measurement with the spread of several of the same}
-     *
-     * @param cells the measurements, at least one
-     */
-    public Cell spreadOver(List<Cell> cells) {
-      DoubleSummaryStatistics times = cells.stream().mapToDouble(Cell::micros).summaryStatistics();
-      return cells.size() == 1
-          ? this
-          : new Cell(micros, busBw, wrong, latency, times.getMin(), times.getMax());
-    }
-
-    /**
      * {@return whether the spread of this time and that of another one overlap, so that their
      * difference may be chance}
      *
@@ -237,15 +225,14 @@ public record PerfRun(
     if (cells.size() < 2) {
       return cells.isEmpty() ? null : cells.getFirst();
     }
-    double micros = cells.stream().mapToDouble(Cell::micros).average().orElseThrow();
+    DoubleSummaryStatistics times = cells.stream().mapToDouble(Cell::micros).summaryStatistics();
     return new Cell(
-            micros,
-            cells.stream().mapToDouble(Cell::busBw).average().orElseThrow(),
-            cells.stream().mapToLong(Cell::wrong).max().orElseThrow(),
-            cells.getLast().latency,
-            micros,
-            micros)
-        .spreadOver(cells);
+        times.getAverage(),
+        cells.stream().mapToDouble(Cell::busBw).average().orElseThrow(),
+        cells.stream().mapToLong(Cell::wrong).max().orElseThrow(),
+        cells.getLast().latency,
+        times.getMin(),
+        times.getMax());
   }
 
   private static Map<String, String> facts(Json json, boolean emulated) {

@@ -138,7 +138,10 @@ public final class RunReport {
     return new Page(
         collectives + (runs.size() == 1 ? "" : ": " + runs.size() + " runs"),
         headline(),
-        List.of(),
+        List.of(
+            "Times are means of operations enqueued back to back. Their spread, a vertical line in the chart, is that of the"
+                + " run's cycles, or else of single operations from the minimum to the p90, in proportion. Times whose"
+                + " spreads overlap are not compared."),
         warning(runs),
         Chart.drawing(charts()),
         List.of(
@@ -369,12 +372,7 @@ public final class RunReport {
       rows.add(row);
     }
     rows.removeIf(row -> row.stream().skip(1).allMatch(cell -> cell.kind() == Kind.MISSING));
-    return new Table(
-        "Numbers, " + placement.label,
-        "Mean time of operations enqueued back to back; less is better. The spread is that of the cycles (-N) or else"
-            + " of single operations, up to the p90, in proportion; times whose spreads overlap are not compared.",
-        columns,
-        rows);
+    return new Table("Numbers, " + placement.label, "", columns, rows);
   }
 
   private Set<Long> sizes() {

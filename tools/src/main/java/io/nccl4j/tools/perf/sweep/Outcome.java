@@ -63,7 +63,7 @@ record Outcome(String collective, String backend, int rounds, List<SweepResult> 
         .orElse(Double.NaN);
   }
 
-  /** Returns whether the cost may be chance: the rounds of both choices overlap in time. */
+  /** Returns whether the cost may be chance: the spreads of both times overlap. */
   boolean costMayBeChance(long bytes) {
     return !Double.isNaN(cost(bytes))
         && automatic()

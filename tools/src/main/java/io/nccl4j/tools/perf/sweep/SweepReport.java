@@ -100,7 +100,7 @@ final class SweepReport {
     }
     return new Table(
         "Time of each choice, in us",
-        "Mean time of out-of-place operations enqueued back to back, in the quickest of %s, each in a separate process. The best is the quickest forced choice with right data; 'auto costs' is the extra time of the automatic choice, negative if it was quicker, or the ratio of the times from 2 on. It is not given if the times of both in all rounds overlap."
+        "Mean time of out-of-place operations enqueued back to back, in the quickest of %s, each in a separate process. The best is the quickest forced choice with right data; 'auto costs' is the extra time of the automatic choice, negative if it was quicker, or the ratio of the times from 2 on. It is not given if the times of both overlap, each from the quickest to the median round."
             .formatted(Count.of(outcome.rounds(), "round")),
         columns,
         rows);

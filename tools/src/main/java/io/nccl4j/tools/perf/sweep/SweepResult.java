@@ -49,7 +49,7 @@ record SweepResult(SweepChoice choice, State state, String reason, List<PerfRun>
 
   /**
    * Returns the measurement of a size: one with wrong data if there is any, else the quickest, with
-   * the spread over the rounds.
+   * the spread from there to the median round.
    */
   Optional<PerfRun.Cell> at(long bytes) {
     List<PerfRun.Cell> cells =
@@ -57,6 +57,7 @@ record SweepResult(SweepChoice choice, State state, String reason, List<PerfRun>
             .flatMap(measured -> measured.rows().stream())
             .filter(row -> row.bytes() == bytes && row.outOfPlace() != null)
             .map(PerfRun.Row::outOfPlace)
+            .sorted(Comparator.comparingDouble(PerfRun.Cell::micros))
             .toList();
     return cells.stream()
         .filter(cell -> cell.wrong() > 0)
@@ -64,8 +65,16 @@ record SweepResult(SweepChoice choice, State state, String reason, List<PerfRun>
         .or(
             () ->
                 cells.stream()
-                    .min(Comparator.comparingDouble(PerfRun.Cell::micros))
-                    .map(quickest -> quickest.spreadOver(cells)));
+                    .findFirst()
+                    .map(
+                        quickest ->
+                            new PerfRun.Cell(
+                                quickest.micros(),
+                                quickest.busBw(),
+                                quickest.wrong(),
+                                quickest.latency(),
+                                quickest.micros(),
+                                cells.get(cells.size() / 2).micros())));
   }
 
   /** Returns the time of a size in microseconds, or NaN if it is missing or the data was wrong. */

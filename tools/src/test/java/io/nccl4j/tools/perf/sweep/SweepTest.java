@@ -78,7 +78,7 @@ class SweepTest {
           [...figure.querySelectorAll(".curve")].map(curve =>
             curve.dataset.name + " " + curve.querySelectorAll("circle").length).join(" | ")),
         document.querySelectorAll("td.best").length,
-        [...new Set([...document.querySelectorAll("td.missing")].map(cell => cell.textContent))].join()
+        [...new Set([...document.querySelectorAll("td.missing:not(:nth-child(3))")].map(cell => cell.textContent))].join()
       ].join("\\n");
       """;
 
@@ -106,6 +106,9 @@ class SweepTest {
       assertEquals(quickest, times.get(best).number());
       assertEquals(best, table.get(i + 1).get(1));
       assertEquals(times.get("auto").number() / quickest - 1, size.get("auto_cost").number(), 1e-9);
+      assertEquals(
+          size.get("auto_cost_may_be_chance").text().orElseThrow().equals("true"),
+          table.get(i + 1).get(2).equals("within spread"));
     }
     List<String> csv = Files.readAllLines(folder.resolve("a.csv"));
     assertEquals(1 + 3 * 4, csv.size());
