@@ -579,8 +579,9 @@ public final class Communicator implements AutoCloseable {
   /**
    * Copies the root's bytes to every rank, and waits for them: for small control data, whose length
    * the other ranks do not know. Every rank calls it, in its own thread, outside a {@link Group}
-   * and a {@link Graph}. It allocates memory of the device, as {@link #newBuffer} does. C: {@code
-   * ncclAllGather} of the lengths, then {@code ncclBroadcast}.
+   * and a {@link Graph}. It allocates memory of the device: ranks that share one must have
+   * completed their operations. C: {@code ncclAllGather} of the lengths, then {@code
+   * ncclBroadcast}.
    *
    * @param value the root's bytes, at most 64 MiB; ignored on other ranks, where it may be null
    * @param root the rank that provides the bytes
@@ -616,8 +617,9 @@ public final class Communicator implements AutoCloseable {
   /**
    * Gathers every rank's bytes on the root, and waits for them: for small control data, of another
    * length on each rank. Every rank calls it, in its own thread, outside a {@link Group} and a
-   * {@link Graph}. It allocates memory of the device, as {@link #newBuffer} does. C: {@code
-   * ncclAllGather} of the lengths, then {@code ncclSend} and {@code ncclRecv}.
+   * {@link Graph}. It allocates memory of the device: ranks that share one must have completed
+   * their operations. C: {@code ncclAllGather} of the lengths, then {@code ncclSend} and {@code
+   * ncclRecv}.
    *
    * @param value this rank's bytes; those of all ranks have at most 64 MiB
    * @param root the rank that receives the bytes
@@ -695,10 +697,10 @@ public final class Communicator implements AutoCloseable {
    * reached their barriers. Returns without waiting; {@link Stream#synchronize} after it makes the
    * host wait for all ranks. Every rank calls it. C: {@code ncclAllReduce} of one element.
    *
-   * <p>The communicator owns the element. The first call allocates it, as {@link #newBuffer} does
-   * but also after the backend was closed; so call it once before a {@link Graph} captures a
-   * barrier. A {@link Group} may contain one barrier of a communicator, which does not wait for the
-   * group's other operations.
+   * <p>The communicator owns the element. The first call allocates it, with the rules of {@link
+   * #newBuffer} but also after the backend was closed; so call it once before a {@link Graph}
+   * captures a barrier. A {@link Group} may contain one barrier of a communicator, which does not
+   * wait for the group's other operations.
    *
    * @param stream the stream that orders the barrier; a stream of this rank's device
    * @throws IllegalStateException if this thread captures the communicator's first barrier
