@@ -123,7 +123,7 @@ class ExecutableJarTest {
         run(StandIn.build(), "evidence", "--quick", "--steps", "contract-nccl-features", out);
     assertEquals(0, ended.status(), ended.output());
     String page = Files.readString(Path.of(out, "evidence.md"));
-    assertTrue(page.contains("from nccl4j " + version() + ". Not edited."), page);
+    assertTrue(page.contains("from nccl4j " + version() + ", commit unknown. Not edited."), page);
     assertTrue(page.contains("2 steps: 2 passed"), page);
   }
 

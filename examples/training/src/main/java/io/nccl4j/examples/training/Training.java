@@ -101,34 +101,20 @@ final class Training {
    */
   List<Double> run(Communicator all) throws IOException {
     losses.addAll(Collections.nCopies(settings.steps(), Double.NaN));
-    Communicator comm = all;
-    boolean finished = false;
-    try {
-      while (true) {
-        try {
-          train(comm);
-          break;
-        } catch (NcclException failure) {
-          Communicator broken = comm;
-          comm = Recovery.defaults().recover(broken, failure); // throws if it cannot continue
-          broken.abort();
-        }
-      }
-      finished = true;
-    } finally {
-      if (comm != all) {
-        // Closing after a failure would throw it again, in the place of what is thrown now.
-        end(comm, finished);
-      }
-    }
+    recovering(all);
     return losses;
   }
 
-  private static void end(Communicator comm, boolean finished) {
-    if (finished) {
-      comm.close();
-    } else {
-      comm.abort();
+  private void recovering(Communicator comm) throws IOException {
+    try {
+      train(comm);
+    } catch (NcclException failure) {
+      // Closed, not aborted: a rank that rejects the parameters must not end the exchange in which
+      // the others learn that they reject them too.
+      try (Communicator rest = Recovery.defaults().recover(comm, failure)) {
+        comm.abort();
+        recovering(rest);
+      }
     }
   }
 
