@@ -164,7 +164,7 @@ final class FaultRound {
       problem("rank " + rank + " had another failure: " + Files.readString(errors(rank)));
     }
     // Without a communicator, ranks that wait for the lost one elsewhere cannot be told from it.
-    boolean joining = failure.text().contains(" did not join");
+    boolean joining = failure.text().matches("connect: .* did not (join|connect) \\(.*");
     List<String> named = List.of(failure.lost().replaceAll("[\\[\\]]", "").split(", "));
     String victim = Integer.toString(plan.victim());
     if (!named.equals(List.of(""))

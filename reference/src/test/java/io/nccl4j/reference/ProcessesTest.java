@@ -153,10 +153,11 @@ class ProcessesTest {
     // A process that does not answer within a quarter of it counts as missing, too.
     Duration timeout = Duration.ofSeconds(18);
     try (RankProcesses tcp = new RankProcesses(Transport.TCP, Algorithm.AUTO, timeout);
-        RankProcesses ring = new RankProcesses(Transport.AUTO, Algorithm.RING, timeout)) {
-      List<RankProcesses> all = List.of(tcp, ring);
+        RankProcesses ring = new RankProcesses(Transport.AUTO, Algorithm.RING, timeout);
+        RankProcesses messages = new RankProcesses(Transport.AUTO, timeout)) {
+      List<RankProcesses> all = List.of(tcp, ring, messages);
       for (RankProcesses processes : all) {
-        processes.start("loop", "0", 1, 1, 2);
+        processes.start(processes == messages ? "chain" : "loop", "0", 1, 1, 2);
         processes.awaitAll(4, "is in the middle");
         processes.signal(0, "STOP");
       }

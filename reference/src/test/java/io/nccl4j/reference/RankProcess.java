@@ -124,7 +124,7 @@ public final class RankProcess {
                 comm, config, PATIENT, Integer.parseInt(argument), text -> print(rank, text));
         // Ranks that connected before the other was killed are notified later.
         case "assign-only" -> print(rank, "ended by " + awaitAsyncError(comm));
-        case "loop", "invalid-data", "invalid-control" -> {
+        case "loop", "chain", "invalid-data", "invalid-control" -> {
           // Processes may take long to start, independent of the timeout under test.
           try (Communicator timed = comm.split(0, rank, config)) {
             loop(program, timed, stream);
@@ -335,7 +335,11 @@ public final class RankProcess {
     NcclException failure = null;
     try {
       for (int round = 0; ; round++) {
-        comm.allReduce(data, data, ReduceOp.SUM, stream);
+        if (program.equals("chain")) {
+          passOn(data, comm, stream);
+        } else {
+          comm.allReduce(data, data, ReduceOp.SUM, stream);
+        }
         stream.synchronize();
         if (round == 20) {
           print(comm.rank(), "is in the middle");
@@ -352,6 +356,17 @@ public final class RankProcess {
       try (Communicator rest = Recovery.defaults().recover(comm, failure)) {
         print(comm.rank(), "sum of the rest " + sum(rest, 1 << comm.rank()));
       }
+    }
+  }
+
+  /** Receives from the previous rank, then sends to the next one. */
+  private static void passOn(Buffer data, Communicator comm, Stream stream) {
+    int rank = comm.rank();
+    if (rank > 0) {
+      comm.recv(data, rank - 1, stream);
+    }
+    if (rank < comm.size() - 1) {
+      comm.send(data, rank + 1, stream);
     }
   }
 

@@ -109,9 +109,7 @@ public final class AllReduceParameterServer implements ParameterServer {
           (id, first) -> {
             NDArray parameter = updated.get(id);
             if (parameter != null) {
-              NDArray array = parameter.getGradient();
-              Buffer buffer = NDArrayBuffers.of(array, "gradient of " + first.getName(), comm);
-              gradients.all.add(new Gradient(id, parameter, array, buffer));
+              gradients.all.add(Gradient.of(id, parameter, first.getName(), comm));
             }
           });
       Group.run(
@@ -125,7 +123,18 @@ public final class AllReduceParameterServer implements ParameterServer {
     }
   }
 
-  private record Gradient(String id, NDArray parameter, NDArray array, Buffer buffer) {}
+  private record Gradient(String id, NDArray parameter, NDArray array, Buffer buffer) {
+    static Gradient of(String id, NDArray parameter, String name, Communicator comm) {
+      NDArray array = parameter.getGradient();
+      try {
+        Buffer buffer = NDArrayBuffers.of(array, "gradient of " + name, comm);
+        return new Gradient(id, parameter, array, buffer);
+      } catch (RuntimeException e) {
+        array.close();
+        throw e;
+      }
+    }
+  }
 
   private record Gradients(List<Gradient> all) implements AutoCloseable {
     @Override

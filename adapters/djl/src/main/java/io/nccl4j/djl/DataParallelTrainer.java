@@ -33,7 +33,12 @@ public final class DataParallelTrainer extends Trainer {
     config
         .getInitializers()
         .forEach(it -> model.getBlock().setInitializer(it.getKey(), it.getValue()));
-    server = new AllReduceParameterServer(comm, config.getOptimizer());
+    try {
+      server = new AllReduceParameterServer(comm, config.getOptimizer());
+    } catch (RuntimeException e) {
+      super.close();
+      throw e;
+    }
   }
 
   /**

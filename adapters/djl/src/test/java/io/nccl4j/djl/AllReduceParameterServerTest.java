@@ -13,7 +13,6 @@ import ai.djl.training.GradientCollector;
 import ai.djl.training.ParameterStore;
 import ai.djl.training.optimizer.Optimizer;
 import ai.djl.training.tracker.Tracker;
-import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.adapters.TwoRanks;
 import java.lang.foreign.MemorySegment;
@@ -104,20 +103,41 @@ class AllReduceParameterServerTest {
         });
   }
 
+  /** Keeps what it was given, and changes nothing. */
+  private static final class Recorder extends Optimizer {
+    private long address;
+    private float[] gradient;
+
+    Recorder() {
+      super(Optimizer.sgd().setLearningRateTracker(Tracker.fixed(1)));
+    }
+
+    @Override
+    public void update(String id, NDArray weight, NDArray gradient) {
+      address = address(gradient);
+      this.gradient = gradient.toFloatArray();
+    }
+  }
+
+  private static long address(NDArray array) {
+    return MemorySegment.ofBuffer(array.toByteBuffer(true)).address();
+  }
+
   @Test
   void gradientIsAveragedInItsOwnMemory() {
-    TwoRanks.one(
+    TwoRanks.run(
         (comm, stream) -> {
-          try (NDManager manager = NDManager.newBaseManager()) {
+          Recorder recorder = new Recorder();
+          try (NDManager manager = NDManager.newBaseManager();
+              AllReduceParameterServer server = new AllReduceParameterServer(comm, recorder)) {
             NDArray parameter = parameter(manager, 1, 2, 3);
-            setGradients(parameter, 7);
-            try (NDArray gradient = parameter.getGradient();
-                Buffer buffer = NDArrayBuffers.of(gradient, "g", comm)) {
-              assertEquals(
-                  MemorySegment.ofBuffer(gradient.toByteBuffer(true)).address(), buffer.address());
-              buffer.segment().fill((byte) 0);
+            server.init("p", new NDArray[] {parameter});
+            setGradients(parameter, 6 + 2 * comm.rank());
+            try (NDArray gradient = parameter.getGradient()) {
+              update(server, "p", parameter);
+              assertEquals(address(gradient), recorder.address);
             }
-            assertArrayEquals(new float[3], parameter.getGradient().toFloatArray());
+            assertArrayEquals(new float[] {7, 7, 7}, recorder.gradient);
           }
         });
   }

@@ -470,7 +470,17 @@ public final class HostedRank implements RankContext {
     return number > self.entered() && rankState.alone() && rankState.passed() < number;
   }
 
-  /** Returns what a collective without progress waits for. */
+  /** Returns the ranks whose processes do not answer while this rank is in a call, or null. */
+  Awaited silent(String call) {
+    BitSet all = new BitSet();
+    all.set(0, size);
+    BitSet silent = communicator.silent(all, timeoutNanos);
+    return silent.isEmpty()
+        ? null
+        : new Awaited(communicator.describe(silent) + " did not answer, while in " + call, silent);
+  }
+
+  /** Returns what a collective without progress waits for, if all processes answer. */
   Awaited awaitedByCollective() {
     long number = self.entered();
     BitSet absent = new BitSet();
@@ -484,11 +494,6 @@ public final class HostedRank implements RankContext {
       }
     }
     String call = self.describeCollective();
-    BitSet silent = silent();
-    if (!silent.isEmpty()) {
-      return new Awaited(
-          communicator.describe(silent) + " did not answer, while in " + call, silent);
-    }
     if (!absent.isEmpty()) {
       return new Awaited(communicator.describe(absent) + " did not call " + call, absent);
     }
@@ -526,12 +531,6 @@ public final class HostedRank implements RankContext {
         asked.complete(awaited.get());
       }
     }
-  }
-
-  private BitSet silent() {
-    BitSet all = new BitSet();
-    all.set(0, size);
-    return communicator.silent(all, timeoutNanos);
   }
 
   /** Reports a time-out to all ranks; returns the exception to throw. */

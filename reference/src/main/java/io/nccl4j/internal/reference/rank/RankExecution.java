@@ -191,7 +191,7 @@ public final class RankExecution {
       hostedRank.checkCollectiveAgreement(function);
       hostedRank.checkCollectivePeers(function);
       if (late) {
-        throwTimeout(awaited());
+        throwTimeout();
       }
     }
     if (inMessages) {
@@ -201,19 +201,27 @@ public final class RankExecution {
       }
       messages.checkPeers();
       if (late) {
-        throwTimeout(messages.awaited());
+        throwTimeout();
       }
     }
   }
 
-  private void throwTimeout(Awaited awaited) {
+  private void throwTimeout() {
+    Awaited awaited = awaited();
     if (awaited != null) {
       throw hostedRank.timeout(function, awaited.text(), awaited.ranks());
     }
   }
 
   private Awaited awaited() {
-    return inCollective ? hostedRank.awaitedByCollective() : messages.awaited();
+    Awaited awaited = inCollective ? hostedRank.awaitedByCollective() : messages.awaited();
+    if (awaited == null) {
+      return null;
+    }
+    // A rank that is behind may itself wait for one that does not answer.
+    Awaited silent =
+        hostedRank.silent(inCollective ? hostedRank.self().describeCollective() : function);
+    return silent == null ? awaited : silent;
   }
 
   /**

@@ -48,9 +48,9 @@ public record PerfRun(
    * @param busBw the bus bandwidth, in GB/s
    * @param wrong the number of wrong elements, or -1 if the data was not checked
    * @param latency the times of single operations, or null if they were not measured
-   * @param low the lower end of the spread of the time, in microseconds; the time itself if the
-   *     spread is not known
-   * @param high the upper end of that spread
+   * @param low the shortest time of the run's cycles, in microseconds; the time itself if there was
+   *     one cycle
+   * @param high the longest time of the cycles
    */
   public record Cell(
       double micros, double busBw, long wrong, Latency latency, double low, double high) {
@@ -182,14 +182,13 @@ public record PerfRun(
     Json json = row.get(placement + "_latency");
     Latency latency = json.present() ? latency(json) : null;
     double micros = time.number();
-    // Without several cycles, the spread is that of single operations, from the minimum to the p90.
     return new Cell(
         micros,
         cell.get("bus_bw").number(),
         Double.isNaN(wrong.number()) ? -1 : wrong.whole(),
         latency,
-        latency == null ? micros : micros * latency.min / latency.p50,
-        latency == null ? micros : micros * latency.p90 / latency.p50);
+        micros,
+        micros);
   }
 
   private static Latency latency(Json json) {

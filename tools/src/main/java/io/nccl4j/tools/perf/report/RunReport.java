@@ -139,9 +139,8 @@ public final class RunReport {
         collectives + (runs.size() == 1 ? "" : ": " + runs.size() + " runs"),
         headline(),
         List.of(
-            "Times are means of operations enqueued back to back. Their spread, a vertical line in the chart, is that of the"
-                + " run's cycles, or else of single operations from the minimum to the p90, in proportion. Times whose"
-                + " spreads overlap are not compared."),
+            "Times are means of operations enqueued back to back. The spread, a vertical line in the chart, is that of several"
+                + " cycles of the run (-N). A ratio followed by ? may be chance: the spreads of both times overlap."),
         warning(runs),
         Chart.drawing(charts()),
         List.of(
@@ -404,9 +403,8 @@ public final class RunReport {
       cells.add(
           cell == null || first == null
               ? new Cell("n/a", Kind.MISSING)
-              : cell.overlaps(first)
-                  ? new Cell("within spread", Kind.MISSING)
-                  : Cell.of(Texts.ratio(cell.micros() / first.micros())));
+              : Cell.of(
+                  Texts.ratio(cell.micros() / first.micros()) + (cell.overlaps(first) ? "?" : "")));
     }
     return cells;
   }

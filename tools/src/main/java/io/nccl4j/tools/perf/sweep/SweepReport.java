@@ -100,7 +100,7 @@ final class SweepReport {
     }
     return new Table(
         "Time of each choice, in us",
-        "Mean time of out-of-place operations enqueued back to back, in the quickest of %s, each in a separate process. The best is the quickest forced choice with right data; 'auto costs' is the extra time of the automatic choice, negative if it was quicker, or the ratio of the times from 2 on. It is not given if the times of both overlap, each from the quickest to the median round."
+        "Mean time of out-of-place operations enqueued back to back, in the quickest of %s, each in a separate process. The best is the quickest forced choice with right data; 'auto costs' is the extra time of the automatic choice, negative if it was quicker, or the ratio of the times from 2 on. It is followed by ? if it may be chance: the times of both overlap, each from the quickest to the median round."
             .formatted(Count.of(outcome.rounds(), "round")),
         columns,
         rows);
@@ -111,12 +111,11 @@ final class SweepReport {
     if (Double.isNaN(cost)) {
       return new Cell("n/a", Kind.MISSING);
     }
-    return outcome.costMayBeChance(bytes)
-        ? new Cell("within spread", Kind.MISSING)
-        : Cell.of(
-            cost < 1
-                ? String.format(Locale.ROOT, "%+.0f %%", 100 * cost)
-                : "x " + Texts.ratio(1 + cost));
+    String text =
+        cost < 1
+            ? String.format(Locale.ROOT, "%+.0f %%", 100 * cost)
+            : "x " + Texts.ratio(1 + cost);
+    return Cell.of(text + (outcome.costMayBeChance(bytes) ? "?" : ""));
   }
 
   private Cell cell(SweepResult result, long bytes) {
