@@ -104,8 +104,11 @@ final class CheckRelease {
     boolean jar = jar(artifact);
     if (jar) {
       contents(artifact, "", "META-INF/LICENSE", "META-INF/NOTICE", "META-INF/MANIFEST.MF");
-      contents(artifact, "-sources", ".java");
+      contents(artifact, "-sources", ".java", "META-INF/LICENSE");
       contents(artifact, "-javadoc", "index.html");
+    }
+    if (artifact.equals("nccl4j-tools")) {
+      contents(artifact, "-all", "META-INF/LICENSE", "META-INF/NOTICE", "META-INF/MANIFEST.MF");
     }
     Path sbom = file(artifact, "-cyclonedx.json");
     require(
@@ -169,6 +172,11 @@ final class CheckRelease {
         new TreeSet<>(
             values("nccl4j-bom", "dependencyManagement/dependencies/dependency/artifactId"));
     require(listed.equals(jars), "the BOM lists " + listed + ", but published are " + jars);
+    Set<String> versions =
+        new TreeSet<>(values("nccl4j-bom", "dependencyManagement/dependencies/dependency/version"));
+    require(
+        Set.of(version, "${project.version}").containsAll(versions),
+        "the BOM has the versions " + versions);
   }
 
   private String value(String artifact, String path) throws Exception {

@@ -64,6 +64,14 @@ public interface StreamDriver {
    */
   void trace(OperationTrace trace, Runnable launch);
 
+  /**
+   * Follows calls that this thread has just launched on this stream, which is not captured: reports
+   * to them until the stream has completed them. Does not wait.
+   */
+  default void follow(PendingLaunch launched) {
+    // Without reports.
+  }
+
   /** Returns whether operations must be launched during a capture, so that CUDA captures them. */
   default boolean capturesNatively() {
     return false;

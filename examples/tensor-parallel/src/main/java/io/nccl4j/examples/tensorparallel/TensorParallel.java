@@ -65,17 +65,21 @@ public final class TensorParallel {
       Optional<Consumer<List<AbstractTensor>>> reducer =
           Optional.of(tensors -> tensors.forEach(tensor -> sum(tensor, comm, stream)));
       int[] prompt = model.encodePrompt(PromptContext.of(PROMPT));
-      AbstractTensor output = model.batchForward(prompt, 0, cache, reducer);
-      StringBuilder text = new StringBuilder();
-      for (int i = 0; i < TOKENS; i++) {
-        // The most probable token.
-        int token = model.sample(output.slice(output.shape().first() - 1), 0, 0, logits);
-        output.close();
+      int token = next(model, model.batchForward(prompt, 0, cache, reducer), logits);
+      StringBuilder text = new StringBuilder(model.getTokenizer().decode(token));
+      for (int i = 1; i < TOKENS && !model.getConfig().eosTokens.contains(token); i++) {
+        int position = prompt.length + i - 1;
+        token = next(model, model.forward(token, position, cache, reducer), logits);
         text.append(model.getTokenizer().decode(token));
-        output = model.forward(token, prompt.length + i, cache, reducer);
       }
-      output.close();
       return text.toString();
+    }
+  }
+
+  /** Returns the most probable token, and closes what it follows from. */
+  private static int next(AbstractModel model, AbstractTensor output, AbstractTensor logits) {
+    try (output) {
+      return model.sample(output.slice(output.shape().first() - 1), 0, 0, logits);
     }
   }
 

@@ -39,13 +39,19 @@ record Checkpoint(Path file, int every) {
     Files.move(partial, file, StandardCopyOption.ATOMIC_MOVE);
   }
 
-  /** Overwrites the parameters with those of the file, and returns the next step. */
-  int load(Net net) throws IOException {
+  /**
+   * Overwrites the parameters with those of the file, and returns the next step.
+   *
+   * @param steps the steps of the training, which the next step may not exceed
+   */
+  int load(Net net, int steps) throws IOException {
     try (DataInputStream in =
         new DataInputStream(new BufferedInputStream(Files.newInputStream(file)))) {
       int step = in.readInt();
-      if (step < 0) {
-        throw new IOException(file + " is no checkpoint: it begins with the step " + step);
+      if (step < 0 || step > steps) {
+        throw new IOException(
+            "%s is no checkpoint of a training of %d steps: its next step is %d"
+                .formatted(file, steps, step));
       }
       net.read(in);
       return step;

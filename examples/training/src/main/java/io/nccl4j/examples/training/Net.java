@@ -82,11 +82,13 @@ final class Net {
   void write(OutputStream out) throws IOException {
     byte[] row = new byte[size * Float.BYTES];
     for (Tensor parameter : parameters().values()) {
-      Tensor host = parameter.cpu();
-      BytePointer values = new BytePointer(host.data_ptr());
-      for (long at = 0; at < host.nbytes(); at += row.length) {
-        values.position(at).get(row);
-        out.write(row);
+      // On a GPU a copy, which is freed here and not at some later garbage collection.
+      try (Tensor host = parameter.cpu()) {
+        BytePointer values = new BytePointer(host.data_ptr());
+        for (long at = 0; at < host.nbytes(); at += row.length) {
+          values.position(at).get(row);
+          out.write(row);
+        }
       }
     }
   }
@@ -98,13 +100,14 @@ final class Net {
     try (NoGradGuard assigns = new NoGradGuard()) {
       for (Tensor parameter : parameters().values()) {
         // The parameter itself, unless it is on a GPU.
-        Tensor host = parameter.cpu();
-        BytePointer values = new BytePointer(host.data_ptr());
-        for (long at = 0; at < host.nbytes(); at += row.length) {
-          in.readFully(row);
-          values.position(at).put(row);
+        try (Tensor host = parameter.cpu()) {
+          BytePointer values = new BytePointer(host.data_ptr());
+          for (long at = 0; at < host.nbytes(); at += row.length) {
+            in.readFully(row);
+            values.position(at).put(row);
+          }
+          parameter.copy_(host);
         }
-        parameter.copy_(host);
       }
     }
   }

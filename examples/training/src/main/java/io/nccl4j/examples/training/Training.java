@@ -123,7 +123,7 @@ final class Training {
     if (comm.rank() != 0) {
       next = UNKNOWN;
     } else if (own <= 0 && checkpoint != null && checkpoint.exists()) {
-      own = checkpoint.load(net);
+      own = checkpoint.load(net, settings.steps());
     }
     try (DataParallel parallel = new DataParallel(comm, net.parameters(), settings.reducer())) {
       next = firstStep(comm, parallel, own);

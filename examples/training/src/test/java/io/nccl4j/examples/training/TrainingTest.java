@@ -151,6 +151,9 @@ class TrainingTest {
     assertEquals(Checkpoint.bytes(12), Files.size(checkpoint.file()));
     // The checkpoint after the last step leaves nothing to do.
     assertEquals(before, train(checkpoint, five).getFirst().parameters());
+    Training.Settings three = new Training.Settings(12, 3, 16, 256, 0.1, 3);
+    ReferenceRanks.run(
+        1, comm -> assertThrows(IOException.class, () -> train(comm, three, checkpoint)));
     assertContinued(5, train(checkpoint, SMALL));
     try (Stream<Path> files = Files.list(folder)) {
       assertEquals(List.of(checkpoint.file()), files.toList());
