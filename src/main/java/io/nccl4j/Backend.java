@@ -455,7 +455,7 @@ public final class Backend implements AutoCloseable {
       new RankRunner<X>(
               rank -> body.run(comms.get(rank)),
               () -> Communicator.abortAll(comms),
-              config.timeout())
+              comms.getFirst().timeout())
           .run(ranks);
     }
   }

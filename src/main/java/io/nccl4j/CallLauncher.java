@@ -94,6 +94,29 @@ final class CallLauncher {
         trackOperands(calls);
       }
     }
+    follow(calls, numbers);
+  }
+
+  /** Sets a deadline for what was launched, on each stream. */
+  private static void follow(List<Call> calls, long[] numbers) {
+    Stream only = calls.getFirst().stream();
+    if (calls.size() == 1) {
+      followOn(only, calls, numbers[0]);
+      return;
+    }
+    Map<Stream, List<Call>> perStream = new LinkedHashMap<>();
+    for (Call call : calls) {
+      perStream.computeIfAbsent(call.stream(), stream -> new ArrayList<>()).add(call);
+    }
+    perStream.forEach(
+        (stream, launched) ->
+            followOn(stream, launched, numbers[calls.indexOf(launched.getFirst())]));
+  }
+
+  private static void followOn(Stream stream, List<Call> launched, long number) {
+    if (!stream.captured()) {
+      stream.driver().follow(new LaunchDeadline(launched, number));
+    }
   }
 
   /** Passes all calls of one backend to it together. */

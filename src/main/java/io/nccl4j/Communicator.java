@@ -5,6 +5,7 @@ import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -103,6 +104,14 @@ public final class Communicator implements AutoCloseable {
   /** {@return the configuration of this communicator} */
   public CommunicatorConfig config() {
     return core.config();
+  }
+
+  /**
+   * {@return the timeout of {@link #config}, or else that of the backend: 30 seconds on the
+   * reference backend, 10 minutes on NCCL}
+   */
+  public Duration timeout() {
+    return core.timeout();
   }
 
   /** {@return the device that this rank uses} C: {@code ncclCommCuDevice}. */

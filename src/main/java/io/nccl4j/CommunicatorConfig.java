@@ -3,6 +3,7 @@ package io.nccl4j;
 import io.nccl4j.internal.util.Arguments;
 import java.time.Duration;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.OptionalInt;
 import org.jspecify.annotations.NullMarked;
 
@@ -25,21 +26,24 @@ public final class CommunicatorConfig {
   private static final Duration LONGEST = Duration.ofDays(36_500);
 
   private static final CommunicatorConfig DEFAULTS =
-      new CommunicatorConfig(true, Duration.ofSeconds(30), OptionalInt.empty(), "");
+      new CommunicatorConfig(true, Optional.empty(), TimeoutAction.ABORT, OptionalInt.empty(), "");
 
   private final boolean blocking;
-  private final Duration timeout;
+  private final Optional<Duration> timeout;
+  private final TimeoutAction timeoutAction;
   private final OptionalInt device;
   private final String name;
 
-  private CommunicatorConfig(boolean blocking, Duration timeout, OptionalInt device, String name) {
+  private CommunicatorConfig(
+      boolean blocking,
+      Optional<Duration> timeout,
+      TimeoutAction timeoutAction,
+      OptionalInt device,
+      String name) {
+    Objects.requireNonNull(timeoutAction, "timeoutAction");
     Objects.requireNonNull(device, "device");
     Objects.requireNonNull(name, "name");
-    Arguments.positive(timeout, "timeout");
-    if (timeout.compareTo(LONGEST) > 0) {
-      throw new IllegalArgumentException(
-          "timeout is " + timeout + "; it must be at most " + LONGEST.toDays() + " days");
-    }
+    timeout.ifPresent(CommunicatorConfig::checkTimeout);
     if (device.isPresent() && device.getAsInt() < 0) {
       throw new IllegalArgumentException(
           "device is " + device.getAsInt() + "; devices are numbered from 0");
@@ -49,13 +53,22 @@ public final class CommunicatorConfig {
     }
     this.blocking = blocking;
     this.timeout = timeout;
+    this.timeoutAction = timeoutAction;
     this.device = device;
     this.name = name;
   }
 
+  private static void checkTimeout(Duration timeout) {
+    Arguments.positive(timeout, "timeout");
+    if (timeout.compareTo(LONGEST) > 0) {
+      throw new IllegalArgumentException(
+          "timeout is " + timeout + "; it must be at most " + LONGEST.toDays() + " days");
+    }
+  }
+
   /**
-   * {@return the default configuration: blocking, a timeout of 30 seconds, the device that the rank
-   * implies, no name}
+   * {@return the default configuration: blocking, the timeout of the backend, whose end aborts the
+   * communicator, the device that the rank implies, no name}
    */
   public static CommunicatorConfig defaults() {
     return DEFAULTS;
@@ -67,7 +80,7 @@ public final class CommunicatorConfig {
    * @param value whether NCCL calls return only when their host side has finished
    */
   public CommunicatorConfig withBlocking(boolean value) {
-    return new CommunicatorConfig(value, timeout, device, name);
+    return new CommunicatorConfig(value, timeout, timeoutAction, device, name);
   }
 
   /**
@@ -77,7 +90,18 @@ public final class CommunicatorConfig {
    * @throws IllegalArgumentException if the value is not allowed
    */
   public CommunicatorConfig withTimeout(Duration value) {
-    return new CommunicatorConfig(blocking, value, device, name);
+    Objects.requireNonNull(value, "timeout");
+    return new CommunicatorConfig(blocking, Optional.of(value), timeoutAction, device, name);
+  }
+
+  /**
+   * {@return a copy with another action after a timeout}
+   *
+   * @param value what happens on NCCL to an operation that the device does not complete within the
+   *     timeout
+   */
+  public CommunicatorConfig withTimeoutAction(TimeoutAction value) {
+    return new CommunicatorConfig(blocking, timeout, value, device, name);
   }
 
   /**
@@ -87,7 +111,7 @@ public final class CommunicatorConfig {
    * @throws IllegalArgumentException if the value is not allowed
    */
   public CommunicatorConfig withDevice(int value) {
-    return new CommunicatorConfig(blocking, timeout, OptionalInt.of(value), name);
+    return new CommunicatorConfig(blocking, timeout, timeoutAction, OptionalInt.of(value), name);
   }
 
   /**
@@ -97,7 +121,7 @@ public final class CommunicatorConfig {
    * @throws IllegalArgumentException if the value is not allowed
    */
   public CommunicatorConfig withName(String value) {
-    return new CommunicatorConfig(blocking, timeout, device, value);
+    return new CommunicatorConfig(blocking, timeout, timeoutAction, device, value);
   }
 
   /**
@@ -114,11 +138,21 @@ public final class CommunicatorConfig {
   /**
    * {@return the maximum time to wait for a peer that does not respond: when creating, splitting,
    * aborting and closing a communicator, when closing a stream that has its operations, in each
-   * call that enqueues an operation (on a blocking communicator from NCCL 2.28.7 on, which is then
-   * aborted), and on the reference backend in each wait inside an operation; positive}
+   * call that enqueues an operation, and until the device or the reference backend makes progress
+   * with it; positive. If empty, 30 seconds on the reference backend and 10 minutes on NCCL, where
+   * a device may be busy with other work; see {@link Communicator#timeout}} The table of all waits
+   * is in {@code docs/reference/timeouts.md}.
    */
-  public Duration timeout() {
+  public Optional<Duration> timeout() {
     return timeout;
+  }
+
+  /**
+   * {@return what happens on NCCL to an operation that the device does not complete within the
+   * timeout} On the reference backend the operation fails, whatever this is.
+   */
+  public TimeoutAction timeoutAction() {
+    return timeoutAction;
   }
 
   /**
@@ -144,18 +178,24 @@ public final class CommunicatorConfig {
     return other instanceof CommunicatorConfig that
         && blocking == that.blocking
         && timeout.equals(that.timeout)
+        && timeoutAction == that.timeoutAction
         && device.equals(that.device)
         && name.equals(that.name);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(blocking, timeout, device, name);
+    return Objects.hash(blocking, timeout, timeoutAction, device, name);
   }
 
   @Override
   public String toString() {
-    return "CommunicatorConfig[blocking=%s, timeout=%s, device=%s, name=%s]"
-        .formatted(blocking, timeout, device, name);
+    return "CommunicatorConfig[blocking=%s, timeout=%s, timeoutAction=%s, device=%s, name=%s]"
+        .formatted(
+            blocking,
+            timeout.map(Duration::toString).orElse("that of the backend"),
+            timeoutAction,
+            device,
+            name);
   }
 }

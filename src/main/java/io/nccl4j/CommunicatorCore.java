@@ -50,6 +50,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   private final BackendDriver backend;
   private final CommunicatorConfig config;
+  private final Duration timeout;
   private final DeviceType deviceType;
   private final int device;
   private final int deviceKey;
@@ -66,6 +67,8 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private volatile State state = State.UNCONNECTED;
   private volatile boolean operationsEnded;
   private volatile boolean stranded;
+  // Why the operations were ended, or null.
+  private volatile NcclTimeoutException timedOut;
   private boolean failureReported;
   // The element that barriers reduce, allocated by the first one.
   private volatile Buffer barrierMemory;
@@ -98,6 +101,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     this.backend = backend;
     this.config = config;
+    this.timeout = config.timeout().orElseGet(backend::defaultTimeout);
     this.deviceType = backend.deviceType();
     this.device = device;
     this.deviceKey = deviceType.deviceKey(device);
@@ -156,7 +160,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   @Override
   public Duration timeout() {
-    return config.timeout();
+    return timeout;
   }
 
   /** Returns the sequence numbers of its operations. */
@@ -475,6 +479,36 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   @Override
   public Optional<Awaited> awaited() {
     return driver.awaited();
+  }
+
+  /**
+   * Ends operations that the device has not completed in time: the waits for them throw the given
+   * failure. Where the library permits it, the communicator can still be shrunk.
+   */
+  void timeOut(NcclTimeoutException failure) {
+    timedOut = failure;
+    try {
+      if (!driver.revoke()) {
+        abort();
+      }
+    } catch (RuntimeException e) {
+      Loggers.of(Communicator.class).warn("{}: its operations could not be ended", this, e);
+    }
+  }
+
+  @Override
+  public void noticeFailure() {
+    if (!failureReported && isOpen() && !isAborted()) {
+      failure().ifPresent(found -> Loggers.of(Communicator.class).warn("{}", found.getMessage()));
+    }
+  }
+
+  @Override
+  public NcclException ended(String function) {
+    NcclTimeoutException late = timedOut;
+    return late == null
+        ? new CommunicatorAbortedException(function, toString())
+        : NcclException.copyOf(late, late.details());
   }
 
   /** Records that operations of this communicator are about to be enqueued on a stream. */

@@ -120,7 +120,7 @@ public final class Recovery {
     if (found.isEmpty()) {
       return recoverUnreported(communicator, failure);
     }
-    Duration timeout = communicator.config().timeout();
+    Duration timeout = communicator.timeout();
     Backoff backoff = Backoff.betweenLooks(Deadline.after(timeout.multipliedBy(TIMEOUTS)));
     SortedSet<Integer> excluded = union(lostRanks, found.get());
     NcclException last = failure;

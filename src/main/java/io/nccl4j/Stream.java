@@ -159,10 +159,19 @@ public final class Stream implements AutoCloseable {
     try {
       wait.run();
     } catch (CommunicatorAbortedException aborted) {
-      users.removeAborted();
-      draining = true;
+      forgetAborted();
       throw aborted;
+    } catch (NcclTimeoutException late) {
+      if (users.anyAborted()) {
+        forgetAborted();
+      }
+      throw late;
     }
+  }
+
+  private void forgetAborted() {
+    users.removeAborted();
+    draining = true;
   }
 
   /**

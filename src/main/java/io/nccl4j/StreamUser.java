@@ -13,6 +13,9 @@ interface StreamUser {
   /** Returns whether its operations were ended before they completed. */
   boolean isAborted();
 
+  /** Returns the exception for a wait that ended with its operations. */
+  NcclException ended(String function);
+
   /** Returns the maximum time that it waits for a peer. */
   Duration timeout();
 

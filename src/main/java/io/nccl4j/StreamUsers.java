@@ -3,6 +3,7 @@ package io.nccl4j;
 import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.FailureDetails;
 import io.nccl4j.spi.StreamContext;
+import io.nccl4j.spi.StreamDriver;
 import java.time.Duration;
 import java.util.BitSet;
 import java.util.List;
@@ -91,7 +92,7 @@ final class StreamUsers implements StreamContext {
     return users.stream()
         .map(StreamUser::timeout)
         .max(Duration::compareTo)
-        .orElse(CommunicatorConfig.defaults().timeout());
+        .orElse(StreamDriver.DEFAULT_TIMEOUT);
   }
 
   @Override
@@ -103,7 +104,7 @@ final class StreamUsers implements StreamContext {
   public void throwFailure(String function) {
     for (StreamUser user : users) {
       if (user.isAborted()) {
-        throw new CommunicatorAbortedException(function, user.toString());
+        throw user.ended(function);
       }
       if (user.isOpen()) {
         user.failure()

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.Optional;
 import java.util.OptionalInt;
 import org.junit.jupiter.api.Test;
 
@@ -16,7 +17,7 @@ class CommunicatorConfigTest {
   @Test
   void defaultsAreAsDocumented() {
     assertTrue(defaults.blocking());
-    assertEquals(Duration.ofSeconds(30), defaults.timeout());
+    assertEquals(Optional.empty(), defaults.timeout());
     assertEquals(OptionalInt.empty(), defaults.device());
     assertEquals("", defaults.name());
   }
@@ -30,11 +31,11 @@ class CommunicatorConfigTest {
             .withDevice(3)
             .withName("ring");
     assertFalse(changed.blocking());
-    assertEquals(Duration.ofMillis(5), changed.timeout());
+    assertEquals(Optional.of(Duration.ofMillis(5)), changed.timeout());
     assertEquals(OptionalInt.of(3), changed.device());
     assertEquals("ring", changed.name());
     assertEquals(
-        "CommunicatorConfig[blocking=false, timeout=PT0.005S, device=OptionalInt[3], name=ring]",
+        "CommunicatorConfig[blocking=false, timeout=PT0.005S, timeoutAction=ABORT, device=OptionalInt[3], name=ring]",
         changed.toString());
     assertNotEquals(defaults, changed);
     assertTrue(defaults.blocking(), "the original is unchanged");
@@ -52,7 +53,9 @@ class CommunicatorConfigTest {
 
   @Test
   void timeoutIsAtMost36500Days() {
-    assertEquals(Duration.ofDays(36_500), defaults.withTimeout(Duration.ofDays(36_500)).timeout());
+    assertEquals(
+        Optional.of(Duration.ofDays(36_500)),
+        defaults.withTimeout(Duration.ofDays(36_500)).timeout());
     Duration bad = Duration.ofSeconds(Long.MAX_VALUE);
     Throwable thrown =
         assertThrows(IllegalArgumentException.class, () -> defaults.withTimeout(bad));

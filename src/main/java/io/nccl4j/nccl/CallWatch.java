@@ -8,12 +8,14 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * Detects calls that exceed the timeout of their blocking communicator, and ends them. Such a call
  * connects to peers or waits until the device accepts more work; NCCL has no deadline for either.
+ * Also notices what fails while no thread waits.
  *
  * <p>One thread polls all open communicators. This adds no cost to a call: every entry changes the
  * handle's call number anyway, and a number that stays the same is a call still running.
  */
 final class CallWatch {
   private static final long PERIOD_MILLIS = 100;
+  private static final int POLLS_BETWEEN_FAILURES = 5;
   private static final Seen NO_CALL = new Seen(0, 0, false);
   // Weak references, so that a leaked communicator can be detected. No thread is in a call on it.
   private static final Map<WeakReference<CommunicatorEnd>, Seen> OPEN = new ConcurrentHashMap<>();
@@ -27,6 +29,9 @@ final class CallWatch {
           PERIOD_MILLIS,
           CallWatch::poll,
           OPEN::isEmpty);
+
+  // Only the polling thread uses it.
+  private static int polls;
 
   private CallWatch() {}
 
@@ -48,6 +53,16 @@ final class CallWatch {
   private static void poll() {
     OPEN.keySet().removeIf(CallWatch::ended);
     OPEN.replaceAll(CallWatch::poll);
+    if (++polls % POLLS_BETWEEN_FAILURES == 0) {
+      OPEN.keySet().forEach(CallWatch::noticeFailure);
+    }
+  }
+
+  private static void noticeFailure(WeakReference<CommunicatorEnd> watched) {
+    CommunicatorEnd end = watched.get();
+    if (end != null) {
+      end.handle().context().noticeFailure();
+    }
   }
 
   private static boolean ended(WeakReference<CommunicatorEnd> watched) {
@@ -58,7 +73,7 @@ final class CallWatch {
   /** Returns the call that is running on a communicator, and ends it if it is overdue. */
   private static Seen poll(WeakReference<CommunicatorEnd> watched, Seen last) {
     CommunicatorEnd end = watched.get();
-    int call = end == null ? 0 : end.handle().watchedCall();
+    int call = end == null || !end.handle().blocking() ? 0 : end.handle().watchedCall();
     if (call == 0) {
       return NO_CALL;
     }

@@ -85,6 +85,21 @@ final class CommunicatorEnd {
         });
   }
 
+  /** Implements {@link CommunicatorDriver#revoke}. */
+  boolean tryRevoke() {
+    if (!library.has(FeatureVersions.REVOKE)) {
+      return false;
+    }
+    try {
+      revoke();
+      return true;
+    } catch (NcclException | IllegalStateException refused) {
+      // Such as by a thread that is inside; an abort ends its call.
+      LOG.debug("{}: the operations were not revoked", handle, refused);
+      return false;
+    }
+  }
+
   /**
    * Ends a call that has exceeded the timeout, if NCCL allows it; otherwise logs a warning.
    *

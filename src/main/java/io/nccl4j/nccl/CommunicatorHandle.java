@@ -355,7 +355,7 @@ final class CommunicatorHandle {
   }
 
   Duration timeout() {
-    return context.config().timeout();
+    return context.timeout();
   }
 
   /** Describes the peers that a call waits for, for messages. */

@@ -24,6 +24,7 @@ import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.time.Duration;
 import java.util.List;
 import java.util.stream.IntStream;
 
@@ -48,6 +49,15 @@ final class NcclBackendDriver implements BackendDriver {
   @Override
   public DeviceType deviceType() {
     return DeviceType.CUDA;
+  }
+
+  /**
+   * {@inheritDoc} Ten minutes, since a device that waits for other work is not hung: a peer may be
+   * late because it compiles or writes a checkpoint.
+   */
+  @Override
+  public Duration defaultTimeout() {
+    return Duration.ofMinutes(10);
   }
 
   @Override

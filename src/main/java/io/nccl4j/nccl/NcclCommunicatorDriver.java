@@ -180,7 +180,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
             number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
             number(nccl_h::ncclCommCount, "ncclCommCount"));
         checkDevice(number(nccl_h::ncclCommCuDevice, "ncclCommCuDevice"));
-        if (handle.blocking() && context.size() > 1) {
+        if (context.size() > 1) {
           CallWatch.add(end);
         }
       }
@@ -269,6 +269,11 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   @Override
   public boolean launching() {
     return !handle.blocking() && handle.asyncResult() == nccl_h.ncclInProgress();
+  }
+
+  @Override
+  public boolean revoke() {
+    return end.tryRevoke();
   }
 
   @Override

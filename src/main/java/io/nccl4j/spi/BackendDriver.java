@@ -6,6 +6,7 @@ import io.nccl4j.DeviceType;
 import io.nccl4j.Feature;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import java.time.Duration;
 import java.util.List;
 
 /**
@@ -18,6 +19,9 @@ public interface BackendDriver {
 
   /** Returns the type of the backend's devices. */
   DeviceType deviceType();
+
+  /** Returns the timeout of communicators whose configuration has none. */
+  Duration defaultTimeout();
 
   /** Returns the devices, in the order of their indices; at least one. */
   List<Device> devices();

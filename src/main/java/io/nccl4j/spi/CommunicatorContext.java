@@ -5,6 +5,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CudaException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import java.time.Duration;
 
 /**
  * The communicator of a driver: provides its configuration and state, and receives the driver's
@@ -13,6 +14,9 @@ import io.nccl4j.UniqueId;
 public interface CommunicatorContext {
   /** Returns the configuration of the communicator. */
   CommunicatorConfig config();
+
+  /** Returns the timeout of the configuration, or else that of the backend. */
+  Duration timeout();
 
   /** Returns the index of the device that this rank uses. */
   int device();
@@ -39,6 +43,9 @@ public interface CommunicatorContext {
 
   /** Returns whether it accepts no further operations, but is not closed. */
   boolean isRevoked();
+
+  /** Logs a failure that was detected since it connected, unless a call has thrown it. */
+  void noticeFailure();
 
   /** Aborts the communicator, as {@link io.nccl4j.Communicator#abort} does. */
   void abort();

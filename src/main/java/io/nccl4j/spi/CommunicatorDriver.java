@@ -109,6 +109,16 @@ public interface CommunicatorDriver {
   }
 
   /**
+   * Ends the operations, so that only a shrink, a split or an end of the communicator can follow.
+   * Any thread may call it.
+   *
+   * @return whether they were ended; false if the library cannot do it, or not now
+   */
+  default boolean revoke() {
+    return false;
+  }
+
+  /**
    * Ends the connection at once, possibly while {@link #connect} runs. Called at most once, and not
    * after {@link #close}.
    */

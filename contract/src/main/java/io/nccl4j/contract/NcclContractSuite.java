@@ -11,4 +11,12 @@ abstract class NcclContractSuite extends ContractSuite {
       return NcclContractSuite.this.underTest();
     }
   }
+
+  @Nested
+  class Deadlines extends DeadlinesContract {
+    @Override
+    BackendUnderTest underTest() {
+      return NcclContractSuite.this.underTest();
+    }
+  }
 }

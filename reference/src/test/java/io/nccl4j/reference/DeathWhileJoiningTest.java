@@ -375,7 +375,7 @@ class DeathWhileJoiningTest {
     }
 
     Bootstrap arrive(int rank) {
-      Deadline deadline = Deadline.after(CONFIG.timeout());
+      Deadline deadline = Deadline.after(CONFIG.timeout().orElseThrow());
       BootstrapTarget.JoinRequest request =
           new BootstrapTarget.JoinRequest(RANKS, rank, options.toString(), null);
       if (call == Call.CONNECT || rank >= before) {
@@ -414,7 +414,7 @@ class DeathWhileJoiningTest {
           rank < before
               ? ((ReferenceCommunicator) Contract.get().driver(parents[rank])).hostedRank()
               : null;
-      Deadline deadline = Deadline.after(CONFIG.timeout());
+      Deadline deadline = Deadline.after(CONFIG.timeout().orElseThrow());
       return new Participant(
           bootstrap,
           rank,

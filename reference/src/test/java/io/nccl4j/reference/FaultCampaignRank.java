@@ -160,7 +160,8 @@ public final class FaultCampaignRank {
   }
 
   private Communicator connect(String run, CommunicatorConfig settings) {
-    RankInfo rankInfo = RankInfo.of(rank, size).withJobId(run).withTimeout(settings.timeout());
+    RankInfo rankInfo =
+        RankInfo.of(rank, size).withJobId(run).withTimeout(settings.timeout().orElseThrow());
     try (Rendezvous rendezvous = Rendezvous.files(folder, rankInfo)) {
       return rendezvous.newCommunicator(backend, settings);
     }

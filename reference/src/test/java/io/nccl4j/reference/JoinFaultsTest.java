@@ -157,7 +157,7 @@ class JoinFaultsTest {
         new BootstrapTarget.JoinRequest(2, 1, OPTIONS.toString(), null);
     BootstrapTarget target = InitBootstrap.of(endpoints.get(1), id, InitBootstrap.CONNECT, request);
     ((InitBootstrap) target).fail("failed by a test");
-    Deadline deadline = Deadline.after(LATE.timeout());
+    Deadline deadline = Deadline.after(LATE.timeout().orElseThrow());
     NcclRemoteException thrown =
         assertThrows(NcclRemoteException.class, () -> target.admit(request, deadline));
     assertEquals("failed by a test", thrown.text());
@@ -175,7 +175,7 @@ class JoinFaultsTest {
     FutureTask<Communicator> first = start(() -> backend.newCommunicator(id, 2, 0, LATE));
     try (Communicator second = backend.newCommunicator(id, 2, 1, LATE);
         Communicator there = first.get(20, TimeUnit.SECONDS)) {
-      Deadline deadline = Deadline.after(LATE.timeout());
+      Deadline deadline = Deadline.after(LATE.timeout().orElseThrow());
       NcclInvalidUsageException thrown =
           assertThrows(NcclInvalidUsageException.class, () -> target.admit(request, deadline));
       assertEquals("rank 1 has already joined; each rank joins once", thrown.text());

@@ -167,7 +167,7 @@ final class JoinFuzz implements FuzzTarget {
 
   @Override
   public Duration limit() {
-    return SOON.timeout().plusSeconds(25);
+    return SOON.timeout().orElseThrow().plusSeconds(25);
   }
 
   @Override

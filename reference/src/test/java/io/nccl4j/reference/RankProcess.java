@@ -142,14 +142,14 @@ public final class RankProcess {
     BootstrapTarget.JoinRequest request =
         new BootstrapTarget.JoinRequest(
             size, rank, ReferenceBackend.of(backend).options().toString(), null);
-    Deadline deadline = Deadline.after(config.timeout());
+    Deadline deadline = Deadline.after(config.timeout().orElseThrow());
     Bootstrap bootstrap =
         InitBootstrap.of(ProcessEndpoint.ofThisProcess(), id, InitBootstrap.CONNECT, request)
             .admit(request, deadline);
     bootstrap.awaitAssignment(
         new Participant(bootstrap, rank, "rank " + rank, deadline, () -> null));
     print(rank, "has the rank map");
-    Thread.sleep(config.timeout());
+    Thread.sleep(config.timeout().orElseThrow());
   }
 
   private static Buffer ints(Communicator comm, Stream stream, int... values) {
@@ -417,7 +417,7 @@ public final class RankProcess {
           self.communicator().bootstraps().bootstrap(self.next(BootstrapKey.SPLIT, new BitSet()));
       bootstrap.arrive(
           new Bootstrap.MembershipRequest(self.rank(), 0, self.rank(), endpoint.address()));
-      Deadline deadline = Deadline.after(config.timeout());
+      Deadline deadline = Deadline.after(config.timeout().orElseThrow());
       Participant participant =
           new Participant(
               bootstrap,
@@ -445,7 +445,7 @@ public final class RankProcess {
       print(comm.rank(), call + " succeeded");
     } catch (NcclException e) {
       long millis = (System.nanoTime() - start) / 1_000_000;
-      boolean atOnce = millis < config.timeout().toMillis() / 4;
+      boolean atOnce = millis < config.timeout().orElseThrow().toMillis() / 4;
       print(
           comm.rank(),
           call + " failed " + (atOnce ? "at once" : "after " + millis + " ms") + ": " + e);

@@ -49,8 +49,7 @@ public final class Ranks {
    * with a long timeout can then wait for a short one: creation may take long on a slow machine.
    */
   static void setTimeout(Communicator communicator, Duration timeout) {
-    CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(timeout);
-    hostedRank(communicator).configure(config, communicator.toString());
+    hostedRank(communicator).configure(timeout, communicator.toString());
   }
 
   /** Waits until this rank has entered its first collectives, so that no other misses it. */

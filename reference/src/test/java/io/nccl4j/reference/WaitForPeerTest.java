@@ -201,7 +201,7 @@ class WaitForPeerTest {
     List<Cell> cells = cells(Peer.DIES);
     List<FutureTask<Result>> ranks = new ArrayList<>();
     CountDownLatch begun = new CountDownLatch(cells.size());
-    try (RankProcesses processes = new RankProcesses(transport, PATIENT.timeout())) {
+    try (RankProcesses processes = new RankProcesses(transport, PATIENT.timeout().orElseThrow())) {
       processes.start(id.toHex(), 2, IntStream.of(1), "children", "" + cells.size());
       try (Communicator parent = backend.newCommunicator(id, 2, 0, PATIENT)) {
         for (Cell cell : cells) {

@@ -78,7 +78,8 @@ public final class CudaEventDriver implements EventDriver {
     return CaptureMode.relaxed(device, this::reached);
   }
 
-  private boolean reached() {
+  /** Returns whether the last recording was reached; called in relaxed capture mode. */
+  boolean reached() {
     int result = guard.call(() -> cudart_h.cudaEventQuery(handle));
     if (result == cudart_h.cudaErrorNotReady()) {
       CudaResults.forget(result);

@@ -15,6 +15,7 @@ import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.EventDriver;
 import io.nccl4j.spi.GraphDriver;
 import io.nccl4j.spi.OperationTrace;
+import io.nccl4j.spi.PendingLaunch;
 import io.nccl4j.spi.StreamContext;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
@@ -36,6 +37,7 @@ import org.apache.logging.log4j.Logger;
 public final class CudaStreamDriver implements StreamDriver {
   private static final Logger LOG = Loggers.of(CudaStreamDriver.class);
   private static final int NORMAL_PRIORITY = 0;
+  private static final int NOT_RECORDED = -1;
   private static final int ERROR_POLL_INTERVAL = 64;
   private static final Duration FAILURE_TIMEOUT = Duration.ofSeconds(5);
 
@@ -45,6 +47,7 @@ public final class CudaStreamDriver implements StreamDriver {
   private final StreamContext users;
   private final boolean foreign;
   private final StagingBuffers staging = new StagingBuffers(this);
+  private final LaunchWatch launches = new LaunchWatch(this);
   private final HandleGuard guard = new HandleGuard(this, "stream");
   // Destroyed before its work had ended. Set before the guard ends.
   private volatile boolean stuck;
@@ -325,6 +328,28 @@ public final class CudaStreamDriver implements StreamDriver {
   @Override
   public void record(EventDriver event) {
     call("cudaEventRecord", () -> ((CudaEventDriver) event).record(handle));
+  }
+
+  /**
+   * Records an event, unless other code is capturing this stream: the event would become a part of
+   * its graph. Returns whether it was recorded.
+   */
+  boolean recordUnlessCapturing(CudaEventDriver event) {
+    return CurrentDevice.call(
+        device,
+        () ->
+            guard.callUnlessEnded(
+                () -> {
+                  int result = queryCapturing() ? NOT_RECORDED : event.record(handle);
+                  CudaResults.forget(result);
+                  return result == cudart_h.cudaSuccess();
+                },
+                () -> false));
+  }
+
+  @Override
+  public void follow(PendingLaunch launched) {
+    launches.follow(launched);
   }
 
   @Override

@@ -4,6 +4,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.Loggers;
 import java.time.Duration;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
@@ -13,6 +14,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
+import org.apache.logging.log4j.Logger;
 
 /**
  * Runs native calls that may block indefinitely on a separate thread, so that the caller can time
@@ -25,6 +27,10 @@ public final class BlockingCalls {
   // NCCL's topology search is recursive: on a machine with many GPUs it needs more than Java's
   // default of 1 MiB. This only reserves address space; memory is committed as it is used.
   private static final long STACK_BYTES = 16L << 20;
+
+  // When a call that has not returned is logged, or after half of a shorter timeout.
+  private static final Duration WARNING = Duration.ofSeconds(30);
+  private static final Logger LOG = Loggers.of(BlockingCalls.class);
 
   private BlockingCalls() {}
 
@@ -40,7 +46,7 @@ public final class BlockingCalls {
    */
   public static void run(String function, Duration timeout, String waitedFor, Runnable call) {
     try {
-      startTask(function, call).get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);
+      await(startTask(function, call), function, Deadline.after(timeout), waitedFor);
     } catch (InterruptedException e) {
       throw Interrupts.cancelled(function);
     } catch (TimeoutException e) {
@@ -62,7 +68,7 @@ public final class BlockingCalls {
       Interrupts.awaitUninterruptibly(
           () -> {
             try {
-              task.get(deadline.remainingNanos(), TimeUnit.NANOSECONDS);
+              await(task, function, deadline, waitedFor);
             } catch (TimeoutException e) {
               throw new NcclTimeoutException(function, timeout, waitedFor);
             }
@@ -136,6 +142,24 @@ public final class BlockingCalls {
   /** Starts work without waiting for it. The work must not throw. */
   public static void start(String function, Runnable work) {
     thread(function).start(work);
+  }
+
+  /** Waits for a call, with a warning if that takes long. */
+  private static void await(
+      FutureTask<Void> task, String function, Deadline deadline, String waitedFor)
+      throws InterruptedException, ExecutionException, TimeoutException {
+    Duration half = deadline.timeout().dividedBy(2);
+    Duration first = half.compareTo(WARNING) < 0 ? half : WARNING;
+    try {
+      task.get(Math.min(first.toNanos(), deadline.remainingNanos()), TimeUnit.NANOSECONDS);
+    } catch (TimeoutException slow) {
+      LOG.warn(
+          "{} has not finished after {} s: it waits for {}",
+          function,
+          first.toMillis() / 1000.0,
+          waitedFor);
+      task.get(deadline.remainingNanos(), TimeUnit.NANOSECONDS);
+    }
   }
 
   private static FutureTask<Void> startTask(String function, Runnable call) {

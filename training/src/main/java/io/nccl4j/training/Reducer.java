@@ -109,7 +109,7 @@ public abstract sealed class Reducer implements AutoCloseable
 
   /** Waits for a stream of collectives, long enough for them to time out and name missing ranks. */
   static void await(Communicator communicator, Stream stream) {
-    stream.synchronize(communicator.config().timeout().plus(GRACE));
+    stream.synchronize(communicator.timeout().plus(GRACE));
   }
 
   private List<String> statement() {

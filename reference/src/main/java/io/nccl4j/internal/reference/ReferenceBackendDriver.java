@@ -24,6 +24,7 @@ import io.nccl4j.spi.StreamContext;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.management.ManagementFactory;
+import java.time.Duration;
 import java.util.List;
 import java.util.stream.IntStream;
 
@@ -64,6 +65,11 @@ public final class ReferenceBackendDriver implements BackendDriver {
   @Override
   public DeviceType deviceType() {
     return DeviceType.HOST;
+  }
+
+  @Override
+  public Duration defaultTimeout() {
+    return Duration.ofSeconds(30);
   }
 
   @Override

@@ -131,7 +131,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   public void connect() {
     HostedRank connected = null;
     try {
-      Participant participant = entry.arrive(Deadline.after(context.config().timeout()));
+      Participant participant = entry.arrive(Deadline.after(context.timeout()));
       connected = CommunicatorState.join(participant, endpoint, options);
     } finally {
       if (shrinking != null) {
@@ -144,7 +144,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
       return;
     }
     context.setRank(connected.rank(), connected.size());
-    connected.configure(context.config(), toString());
+    connected.configure(context.timeout(), toString());
     synchronized (this) {
       hostedRank = connected;
       if (aborted) {
@@ -175,7 +175,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public Optional<Set<Integer>> lostRanks() {
-    BitSet lost = hostedRank.communicator().lostRanks(context.config().timeout());
+    BitSet lost = hostedRank.communicator().lostRanks(context.timeout());
     return Optional.of(lost.stream().boxed().collect(Collectors.toSet()));
   }
 
@@ -373,7 +373,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
       connected.abort();
       return;
     }
-    Duration timeout = context.config().timeout();
+    Duration timeout = context.timeout();
     boolean idle = connected.awaitIdle(timeout);
     NcclException failed =
         idle

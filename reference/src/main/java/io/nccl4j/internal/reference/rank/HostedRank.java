@@ -1,7 +1,6 @@
 package io.nccl4j.internal.reference.rank;
 
 import io.nccl4j.CommunicatorAbortedException;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclResult;
@@ -85,9 +84,9 @@ public final class HostedRank implements RankContext {
     this.collective = new CollectiveRunner(this);
   }
 
-  /** Applies the configuration and the name of the communicator that the application sees. */
-  public void configure(CommunicatorConfig config, String communicatorName) {
-    timeout = config.timeout();
+  /** Applies the timeout and the name of the communicator that the application sees. */
+  public void configure(Duration communicatorTimeout, String communicatorName) {
+    timeout = communicatorTimeout;
     timeoutNanos = timeout.toNanos();
     name = communicatorName;
   }

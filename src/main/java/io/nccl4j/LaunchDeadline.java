@@ -1,0 +1,116 @@
+package io.nccl4j;
+
+import io.nccl4j.internal.util.Loggers;
+import io.nccl4j.spi.Awaited;
+import io.nccl4j.spi.FailureDetails;
+import io.nccl4j.spi.PendingLaunch;
+import java.time.Duration;
+import java.util.BitSet;
+import java.util.List;
+import java.util.Optional;
+import org.apache.logging.log4j.Logger;
+
+/**
+ * The deadline of calls that were launched together on a stream of a library without deadlines: a
+ * warning if the device does not get past them, and later their end.
+ */
+final class LaunchDeadline implements PendingLaunch {
+  /** When the warning is logged, or after half of a shorter timeout. */
+  private static final Duration WARNING = Duration.ofSeconds(30);
+
+  // Logs under the name of the public class.
+  private static final Logger LOG = Loggers.of(Communicator.class);
+
+  private final List<Call> calls;
+  private final Call first;
+  private final long number;
+
+  // Only the thread that reports uses these.
+  private boolean warned;
+  private boolean passed;
+
+  /**
+   * Creates the deadline of calls.
+   *
+   * @param calls at least one
+   * @param number the number of the first one in its communicator, or 0
+   */
+  LaunchDeadline(List<Call> calls, long number) {
+    this.calls = calls;
+    this.first = calls.getFirst();
+    this.number = number;
+  }
+
+  @Override
+  public List<Call> calls() {
+    return calls;
+  }
+
+  @Override
+  public void completed(long nanos) {
+    // In time.
+  }
+
+  @Override
+  public void pending(long nanos) {
+    if (passed || first.communicator().isAborted()) {
+      return;
+    }
+    long timeout = timeout().toNanos();
+    if (nanos > timeout) {
+      passed = true;
+      start(this::end);
+    } else if (!warned && nanos > Math.min(WARNING.toNanos(), timeout / 2)) {
+      warned = true;
+      Duration duration = Duration.ofNanos(nanos);
+      start(() -> LOG.warn("{}", failure(duration).getMessage()));
+    }
+  }
+
+  private Duration timeout() {
+    return calls.stream()
+        .map(call -> call.communicator().timeout())
+        .max(Duration::compareTo)
+        .orElseThrow();
+  }
+
+  /** Starts work in another thread: asking for the ranks takes a while, and an abort may block. */
+  private static void start(Runnable work) {
+    Thread.ofPlatform()
+        .daemon()
+        .inheritInheritableThreadLocals(false)
+        .name("nccl4j-deadline")
+        .start(work);
+  }
+
+  /** Describes calls that the device has not completed within a time. */
+  private NcclTimeoutException failure(Duration duration) {
+    CommunicatorCore communicator = first.communicator();
+    Optional<Awaited> awaited = communicator.awaited();
+    String who = awaited.map(Awaited::text).orElse("the device, and with it perhaps other ranks");
+    NcclTimeoutException failure = new NcclTimeoutException(first.method(), duration, who);
+    BitSet missing = awaited.map(Awaited::ranks).orElseGet(BitSet::new);
+    failure.initDetails(
+        FailureDetails.of(communicator.toString(), new BitSet(), missing)
+            .in(first.operation(), first.collective() ? number : 0));
+    return failure;
+  }
+
+  private void end() {
+    if (first.communicator().isAborted()) {
+      return; // meanwhile, perhaps because of its operations on another stream
+    }
+    NcclTimeoutException failure = failure(timeout());
+    switch (first.communicator().config().timeoutAction()) {
+      case REPORT -> LOG.error("{}", failure.getMessage());
+      case EXIT -> {
+        LOG.fatal("{}; the process ends", failure.getMessage());
+        Runtime.getRuntime().halt(1);
+      }
+      case ABORT -> {
+        LOG.error("{}; its operations are ended", failure.getMessage());
+        calls.stream().map(Call::communicator).distinct().forEach(each -> each.timeOut(failure));
+      }
+    }
+  }
+}
