@@ -265,9 +265,11 @@ public final class Graph implements AutoCloseable {
       return;
     }
     List<Call> calls = calls();
+    long[] numbers = new long[calls.size()];
     try {
-      for (Call call : calls) {
-        call.communicator().numbers().count(call.operation(), call.peer());
+      for (int i = 0; i < numbers.length; i++) {
+        Call call = calls.get(i);
+        numbers[i] = call.communicator().numbers().count(call.operation(), call.peer());
       }
       if (FlightRecorderEvents.on()) {
         GraphEvent event = new GraphEvent("launch", stream.device(), stream.number());
@@ -278,6 +280,9 @@ public final class Graph implements AutoCloseable {
       }
     } finally {
       calls.forEach(call -> call.trackOperands(stream));
+    }
+    if (!calls.isEmpty()) {
+      stream.driver().follow(new LaunchDeadline(calls, numbers[0]));
     }
   }
 

@@ -12,6 +12,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Feature;
+import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
@@ -109,6 +110,25 @@ abstract class DeadlinesContract {
           });
       NcclTimeoutException thrown = timeoutOf(() -> rank.stream().synchronize(LIMIT));
       assertEquals("broadcast", thrown.function());
+      assertEquals(2, thrown.sequenceNumber().orElseThrow());
+    } finally {
+      end(ranks);
+    }
+  }
+
+  @Test
+  void launchOfAGraphIsNamedByItsFirstCall() {
+    Ranks ranks = ranks(TimeoutAction.ABORT);
+    Rank rank = ranks.rank(0);
+    try (Buffer value = rank.ints(1)) {
+      // Not closed: the end of the communicator ends it.
+      Graph graph =
+          Graph.capture(
+              rank.stream(),
+              () -> rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream()));
+      graph.launch(rank.stream());
+      NcclTimeoutException thrown = timeoutOf(() -> rank.stream().synchronize(LIMIT));
+      assertEquals("allReduce", thrown.function());
       assertEquals(2, thrown.sequenceNumber().orElseThrow());
     } finally {
       end(ranks);
