@@ -228,7 +228,15 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     if (barrierMemory == null) {
       ThreadScope.checkNotCapturing(
           "the first barrier of a communicator, which allocates its memory,");
-      barrierMemory = newBuffer(DataType.INT32, 1);
+      Buffer element = newBuffer(DataType.INT32, 1);
+      synchronized (this) {
+        if (barrierMemory == null) {
+          barrierMemory = element;
+        }
+      }
+      if (barrierMemory != element) {
+        element.close(); // another thread was first
+      }
       if (isEnded()) {
         // Another thread has ended the communicator, perhaps before it could see the memory.
         freeBarrierMemory();
