@@ -353,8 +353,11 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       }
     }
     if (first.get() == null) {
-      // Each rank has its own timeout, so this wait ignores interrupts and keeps the status.
-      Interrupts.awaitUninterruptibly(connectedOrFailed::await);
+      try {
+        connectedOrFailed.await(); // each rank has its own timeout
+      } catch (InterruptedException e) {
+        first.compareAndSet(null, Interrupts.cancelled("connect"));
+      }
     }
     Throwable failure = first.get();
     if (failure != null) {

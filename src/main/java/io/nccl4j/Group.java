@@ -69,6 +69,8 @@ public final class Group {
    *     thrown unchanged
    * @throws NcclException if launching failed; none of the group's operations is guaranteed to have
    *     been launched
+   * @throws java.util.concurrent.CancellationException if the thread is interrupted while
+   *     communicators of the group connect; they are aborted, and its interrupt status stays set
    * @throws IllegalStateException if the group contains both operations and the creation of
    *     communicators, if a communicator is split, shrunk or grown twice in it, or if an object
    *     that it uses was closed before its end

@@ -466,6 +466,22 @@ abstract class LifecycleContract {
   }
 
   @Test
+  void interruptEndsInitOfAGroupAndIsPreserved() throws Exception {
+    assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
+    CommunicatorConfig config = underTest().config().withBlocking(false);
+    try (Backend backend = underTest().open(3)) {
+      UniqueId id = backend.newUniqueId();
+      interrupted(
+          () ->
+              Group.run(
+                  () -> {
+                    backend.newCommunicator(id, 3, 0, config);
+                    backend.newCommunicator(id, 3, 1, config);
+                  }));
+    }
+  }
+
+  @Test
   void interruptEndsSplitAndIsPreserved() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     Ranks ranks = Ranks.of(underTest(), 2, underTest().config().withBlocking(false));
