@@ -16,6 +16,11 @@
 #define NCCL_OS_LINUX 1
 #endif
 #include <nccl.h>
+/* Or else it declares inline functions without a definition, which C does not allow. */
+#include <nccl_device/utility.h>
+#undef NCCL_HOST_DEVICE_INLINE
+#define NCCL_HOST_DEVICE_INLINE
+#include <nccl_device/core.h>
 
 #include <stdatomic.h>
 #include <stdbool.h>

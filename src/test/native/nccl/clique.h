@@ -117,6 +117,7 @@ struct ncclComm {
 
 /* Registered with every rank of the clique; the number is the same on all of them. */
 struct ncclWindow_vidmem {
+  ncclComm_t comm;
   void *base;
   size_t bytes;
   int flags;

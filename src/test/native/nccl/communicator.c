@@ -24,6 +24,7 @@ NCCL_FUNCTION(ncclCommCount)
 NCCL_FUNCTION(ncclCommUserRank)
 NCCL_FUNCTION(ncclCommCuDevice)
 NCCL_FUNCTION(ncclCommGetAsyncError)
+NCCL_FUNCTION(ncclCommQueryProperties)
 
 /* ---- unique ids, and the cliques that ranks may still join ---- */
 
@@ -713,6 +714,29 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *asyncError) 
     pthread_mutex_lock(&comm->clique->lock);
     *asyncError = comm->failure != ncclSuccess ? comm->failure : comm->in_progress ? ncclInProgress : ncclSuccess;
     pthread_mutex_unlock(&comm->clique->lock);
+  }
+  object_put(comm);
+  return result;
+}
+
+/* Of one node without NVLink multicast and without a network that kernels could use. */
+ncclResult_t ncclCommQueryProperties(ncclComm_t handle, ncclCommProperties_t *props) {
+  ENTER(ncclCommQueryProperties);
+  ncclComm_t comm;
+  ncclResult_t result = query(handle, "ncclCommQueryProperties", (int *)props, "props", &comm);
+  if (result != ncclSuccess) return result;
+  if (props->magic != NCCL_API_MAGIC) {
+    warn("ncclCommProperties_t must be initialized via NCCL_COMM_PROPERTIES_INITIALIZER");
+    result = ncclInvalidUsage;
+  } else {
+    props->rank = comm->rank;
+    props->nRanks = comm->clique->ranks;
+    props->cudaDev = props->nvmlDev = comm->device;
+    props->deviceApiSupport = windows_supported();
+    props->multimemSupport = false;
+    props->ginType = props->railedGinType = NCCL_GIN_TYPE_NONE;
+    props->hostRmaSupport = true;
+    props->nLsaTeams = 1;
   }
   object_put(comm);
   return result;

@@ -11,6 +11,8 @@
 NCCL_FUNCTION(ncclCommWindowRegister)
 NCCL_FUNCTION(ncclCommWindowDeregister)
 NCCL_FUNCTION(ncclWinGetUserPtr)
+NCCL_FUNCTION(ncclGetPeerDevicePointer)
+NCCL_FUNCTION(ncclGetLsaMultimemDevicePointer)
 
 /* A collective registration while its ranks arrive. */
 struct window_registration {
@@ -165,7 +167,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t handle, void *buff, size_t size, 
   job->kind = JOB_WINDOW;
   job->comm = comm;
   job->window = calloc(1, sizeof *job->window);
-  *job->window = (struct ncclWindow_vidmem){.base = buff, .bytes = size, .flags = winFlags};
+  *job->window = (struct ncclWindow_vidmem){.comm = comm, .base = buff, .bytes = size, .flags = winFlags};
   job->window_out = win;
   result = group_submit(job);
   return result == ncclInProgress && pitfall_on(4) ? ncclSuccess : result;
@@ -209,5 +211,34 @@ ncclResult_t ncclWinGetUserPtr(ncclComm_t handle, ncclWindow_t win, void **outUs
     }
   }
   object_put(comm);
+  return result;
+}
+
+/* These take no communicator: a window's handle is a pointer, and must be open. */
+
+ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t win, size_t offset, int peer, void **outPtr) {
+  ENTER(ncclGetPeerDevicePointer);
+  ncclResult_t result = argument_present(win, "ncclGetPeerDevicePointer", "window");
+  if (result == ncclSuccess) result = argument_present(outPtr, "ncclGetPeerDevicePointer", "outPtr");
+  if (result != ncclSuccess) return result;
+  struct clique *c = win->comm->clique;
+  if (peer < 0 || peer >= c->ranks) {
+    warn("peer %d is not within valid range of ranks %d.", peer, c->ranks);
+    return ncclInvalidArgument;
+  }
+  pthread_mutex_lock(&c->lock);
+  struct ncclWindow_vidmem *theirs = c->members[peer] ? window_numbered(c->members[peer], win->number) : NULL;
+  *outPtr = theirs ? (char *)theirs->base + offset : NULL;
+  pthread_mutex_unlock(&c->lock);
+  return ncclSuccess;
+}
+
+/* There is no multicast memory. */
+ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t win, size_t offset, void **outPtr) {
+  ENTER(ncclGetLsaMultimemDevicePointer);
+  (void)offset;
+  ncclResult_t result = argument_present(win, "ncclGetLsaMultimemDevicePointer", "window");
+  if (result == ncclSuccess) result = argument_present(outPtr, "ncclGetLsaMultimemDevicePointer", "outPtr");
+  if (result == ncclSuccess) *outPtr = NULL;
   return result;
 }

@@ -4543,6 +4543,228 @@ public class nccl_h extends nccl_h$shared {
            throw new AssertionError("should not reach here", ex$);
         }
     }
+    private static final int NCCL_GIN_TYPE_NONE = (int)0L;
+    /**
+     * {@snippet lang=c :
+     * enum ncclGinType_t.NCCL_GIN_TYPE_NONE = 0
+     * }
+     */
+    public static int NCCL_GIN_TYPE_NONE() {
+        return NCCL_GIN_TYPE_NONE;
+    }
+    private static final int NCCL_GIN_TYPE_PROXY = (int)2L;
+    /**
+     * {@snippet lang=c :
+     * enum ncclGinType_t.NCCL_GIN_TYPE_PROXY = 2
+     * }
+     */
+    public static int NCCL_GIN_TYPE_PROXY() {
+        return NCCL_GIN_TYPE_PROXY;
+    }
+    private static final int NCCL_GIN_TYPE_GDAKI = (int)3L;
+    /**
+     * {@snippet lang=c :
+     * enum ncclGinType_t.NCCL_GIN_TYPE_GDAKI = 3
+     * }
+     */
+    public static int NCCL_GIN_TYPE_GDAKI() {
+        return NCCL_GIN_TYPE_GDAKI;
+    }
+    private static final int NCCL_GIN_TYPE_GPI = (int)4L;
+    /**
+     * {@snippet lang=c :
+     * enum ncclGinType_t.NCCL_GIN_TYPE_GPI = 4
+     * }
+     */
+    public static int NCCL_GIN_TYPE_GPI() {
+        return NCCL_GIN_TYPE_GPI;
+    }
+
+    private static class ncclCommQueryProperties {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            nccl_h.C_INT,
+            nccl_h.C_POINTER,
+            nccl_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommQueryProperties");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *props)
+     * }
+     */
+    public static FunctionDescriptor ncclCommQueryProperties$descriptor() {
+        return ncclCommQueryProperties.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *props)
+     * }
+     */
+    public static MethodHandle ncclCommQueryProperties$handle() {
+        return ncclCommQueryProperties.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *props)
+     * }
+     */
+    public static MemorySegment ncclCommQueryProperties$address() {
+        return ncclCommQueryProperties.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *props)
+     * }
+     */
+    public static int ncclCommQueryProperties(MemorySegment comm, MemorySegment props) {
+        var mh$ = ncclCommQueryProperties.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("ncclCommQueryProperties", comm, props);
+            }
+            return (int)mh$.invokeExact(comm, props);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class ncclGetLsaMultimemDevicePointer {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            nccl_h.C_INT,
+            nccl_h.C_POINTER,
+            nccl_h.C_LONG,
+            nccl_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclGetLsaMultimemDevicePointer");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **outPtr)
+     * }
+     */
+    public static FunctionDescriptor ncclGetLsaMultimemDevicePointer$descriptor() {
+        return ncclGetLsaMultimemDevicePointer.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **outPtr)
+     * }
+     */
+    public static MethodHandle ncclGetLsaMultimemDevicePointer$handle() {
+        return ncclGetLsaMultimemDevicePointer.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **outPtr)
+     * }
+     */
+    public static MemorySegment ncclGetLsaMultimemDevicePointer$address() {
+        return ncclGetLsaMultimemDevicePointer.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **outPtr)
+     * }
+     */
+    public static int ncclGetLsaMultimemDevicePointer(MemorySegment window, long offset, MemorySegment outPtr) {
+        var mh$ = ncclGetLsaMultimemDevicePointer.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("ncclGetLsaMultimemDevicePointer", window, offset, outPtr);
+            }
+            return (int)mh$.invokeExact(window, offset, outPtr);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class ncclGetPeerDevicePointer {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            nccl_h.C_INT,
+            nccl_h.C_POINTER,
+            nccl_h.C_LONG,
+            nccl_h.C_INT,
+            nccl_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclGetPeerDevicePointer");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void **outPtr)
+     * }
+     */
+    public static FunctionDescriptor ncclGetPeerDevicePointer$descriptor() {
+        return ncclGetPeerDevicePointer.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void **outPtr)
+     * }
+     */
+    public static MethodHandle ncclGetPeerDevicePointer$handle() {
+        return ncclGetPeerDevicePointer.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void **outPtr)
+     * }
+     */
+    public static MemorySegment ncclGetPeerDevicePointer$address() {
+        return ncclGetPeerDevicePointer.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void **outPtr)
+     * }
+     */
+    public static int ncclGetPeerDevicePointer(MemorySegment window, long offset, int peer, MemorySegment outPtr) {
+        var mh$ = ncclGetPeerDevicePointer.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("ncclGetPeerDevicePointer", window, offset, peer, outPtr);
+            }
+            return (int)mh$.invokeExact(window, offset, peer, outPtr);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
     /**
      * {@snippet lang=c :
      * #define NCCL_SUFFIX ""

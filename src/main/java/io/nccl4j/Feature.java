@@ -50,8 +50,13 @@ public enum Feature {
    * whether the devices and the memory of a communicator support it.
    */
   WINDOWS,
-  /** The address of a window's memory: {@link io.nccl4j.nccl.Window#userBuffer}. */
+  /**
+   * The addresses of a window's memory, also of the peers': {@link
+   * io.nccl4j.nccl.Window#userBuffer}, {@link io.nccl4j.nccl.Window#peerAddress}.
+   */
   WINDOW_ADDRESSES,
+  /** What a communicator can do: {@link io.nccl4j.nccl.NcclCommunicator#properties}. */
+  PROPERTIES,
   /**
    * Writing into a peer's window without its participation: {@link
    * io.nccl4j.nccl.NcclCommunicator#putSignal}.

@@ -205,6 +205,19 @@ public final class NcclCommunicator {
   }
 
   /**
+   * {@return what the devices of this communicator can do} C: {@code ncclCommQueryProperties}, from
+   * NCCL 2.29.2 on.
+   *
+   * @throws IllegalStateException if the communicator is not connected, aborted, closed, suspended
+   *     or revoked
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
+   * @throws NcclException if the library failed
+   */
+  public CommunicatorProperties properties() {
+    return CommunicatorProperties.query(driver.handle());
+  }
+
+  /**
    * {@return how much GPU memory NCCL holds for this communicator} C: {@code ncclCommMemStats},
    * from NCCL 2.29.7 on.
    *

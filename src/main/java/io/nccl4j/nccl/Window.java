@@ -5,10 +5,13 @@ import io.nccl4j.Communicator;
 import io.nccl4j.NcclException;
 import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.util.Arguments;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.OptionalLong;
 import java.util.Set;
+import java.util.function.ToIntBiFunction;
 import org.jspecify.annotations.NullMarked;
 
 /**
@@ -82,7 +85,7 @@ public final class Window implements AutoCloseable {
    */
   public Buffer userBuffer() {
     checkOpen("window");
-    long address = userPointer(handle.handle());
+    long address = userPointer();
     if (address != buffer().address()) {
       throw new IllegalStateException(
           "NCCL reports another address for this window, 0x%x: %s".formatted(address, this));
@@ -91,16 +94,77 @@ public final class Window implements AutoCloseable {
   }
 
   /** Queries the address of this rank's memory from NCCL. */
-  private long userPointer(MemorySegment handle) {
-    String function = "ncclWinGetUserPtr";
+  private long userPointer() {
+    CommunicatorHandle nativeCommunicator = registrations.communicator();
+    return ask(
+        "ncclWinGetUserPtr",
+        (window, pointer) ->
+            nccl_h.ncclWinGetUserPtr(nativeCommunicator.pointer(), window, pointer));
+  }
+
+  /** Queries an address from NCCL, given the window and where NCCL writes the address. */
+  private long ask(String function, ToIntBiFunction<MemorySegment, MemorySegment> query) {
     CommunicatorHandle nativeCommunicator = registrations.communicator();
     nativeCommunicator.library().require(function);
     nativeCommunicator.context().checkConnected();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment pointer = arena.allocate(ValueLayout.ADDRESS);
-      nativeCommunicator.call(function, comm -> nccl_h.ncclWinGetUserPtr(comm, handle, pointer));
+      nativeCommunicator.call(function, comm -> query.applyAsInt(handle.handle(), pointer));
       return pointer.get(ValueLayout.ADDRESS, 0).address();
     }
+  }
+
+  /**
+   * {@return the address at which kernels of this rank's device can access a rank's memory of this
+   * window; empty if they cannot} It is valid while the window is open on both ranks. C: {@code
+   * ncclGetPeerDevicePointer}, from NCCL 2.29.2 on.
+   *
+   * @param peer a rank of the communicator, from 0; may be this rank
+   * @param offset the offset in bytes in the peer's memory, from 0 to less than the size of this
+   *     rank's
+   * @throws IllegalArgumentException if an argument is out of range
+   * @throws UnsupportedNcclVersionException if NCCL is older
+   * @throws IllegalStateException if the window or the communicator is not open, or another thread
+   *     is using the communicator
+   * @throws NcclException if the library failed
+   */
+  public OptionalLong peerAddress(int peer, long offset) {
+    Arguments.inRange(peer, "peer", 0, communicator.size() - 1);
+    return deviceAddress(
+        "ncclGetPeerDevicePointer",
+        offset,
+        (window, pointer) -> nccl_h.ncclGetPeerDevicePointer(window, offset, peer, pointer));
+  }
+
+  /**
+   * {@return the address at which kernels of this rank's device can access the memory of all ranks
+   * of this window that share memory with it, by multicast over NVLink; empty if they cannot} C:
+   * {@code ncclGetLsaMultimemDevicePointer}, from NCCL 2.29.2 on.
+   *
+   * @param offset the offset in bytes, from 0 to less than the size of this rank's memory
+   * @throws IllegalArgumentException if the offset is out of range
+   * @throws UnsupportedNcclVersionException if NCCL is older
+   * @throws IllegalStateException if the window or the communicator is not open, or another thread
+   *     is using the communicator
+   * @throws NcclException if the library failed
+   */
+  public OptionalLong multicastAddress(long offset) {
+    return deviceAddress(
+        "ncclGetLsaMultimemDevicePointer",
+        offset,
+        (window, pointer) -> nccl_h.ncclGetLsaMultimemDevicePointer(window, offset, pointer));
+  }
+
+  private OptionalLong deviceAddress(
+      String function, long offset, ToIntBiFunction<MemorySegment, MemorySegment> query) {
+    checkOpen("window");
+    long bytes = buffer().byteSize();
+    if (offset < 0 || offset >= bytes) {
+      throw new IllegalArgumentException(
+          "offset is " + offset + "; it must be from 0 to " + (bytes - 1));
+    }
+    long address = ask(function, query);
+    return address == 0 ? OptionalLong.empty() : OptionalLong.of(address);
   }
 
   /**

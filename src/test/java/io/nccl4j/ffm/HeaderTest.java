@@ -39,7 +39,7 @@ class HeaderTest {
 
   /** One of the two bound libraries. */
   enum Library {
-    NCCL("nccl", nccl_h.class, 64),
+    NCCL("nccl", nccl_h.class, 67),
     CUDART("cudart", cudart_h.class, 57);
 
     final String label;
@@ -215,6 +215,7 @@ class HeaderTest {
     for (String header :
         List.of(
             "nccl/include/nccl.h",
+            "nccl/include/nccl_device/core.h",
             "cu13/include/driver_types.h",
             "cu13/include/cuda_runtime_api.h")) {
       if (tag.matcher(Files.readString(NVIDIA.resolve(header))).find()) {

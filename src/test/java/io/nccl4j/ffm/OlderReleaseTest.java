@@ -40,6 +40,7 @@ import java.util.SortedMap;
 import java.util.SortedSet;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -62,7 +63,9 @@ class OlderReleaseTest {
           "ncclMemFree", "ncclMemAlloc",
           "ncclCommDeregister", "ncclCommRegister",
           "ncclCommWindowDeregister", "ncclCommWindowRegister",
-          "ncclWinGetUserPtr", "ncclCommWindowRegister");
+          "ncclWinGetUserPtr", "ncclCommWindowRegister",
+          "ncclGetPeerDevicePointer", "ncclCommWindowRegister",
+          "ncclGetLsaMultimemDevicePointer", "ncclCommWindowRegister");
 
   private Backend backend;
   private Communicator comm;
@@ -108,6 +111,7 @@ class OlderReleaseTest {
     callers.put("ncclCommSuspend", rank::suspend);
     callers.put("ncclCommResume", rank::resume);
     callers.put("ncclCommMemStats", rank::memoryStatistics);
+    callers.put("ncclCommQueryProperties", rank::properties);
   }
 
   private void shrinkTwoRanks() {
@@ -129,18 +133,20 @@ class OlderReleaseTest {
     callers.put("ncclCommDeregister", () -> rank.register(null).close());
     callers.put("ncclCommWindowRegister", () -> rank.registerWindow(null));
     callers.put("ncclCommWindowDeregister", () -> rank.registerWindow(null).close());
-    callers.put(
-        "ncclWinGetUserPtr",
-        lacks(Releases.byFunction().get("ncclCommWindowRegister"))
-            ? () -> rank.registerWindow(null)
-            : () -> queryWindowMemory(nccl, rank));
+    callers.put("ncclWinGetUserPtr", query(nccl, rank, Window::userBuffer));
+    callers.put("ncclGetPeerDevicePointer", query(nccl, rank, it -> it.peerAddress(0, 0)));
+    callers.put("ncclGetLsaMultimemDevicePointer", query(nccl, rank, it -> it.multicastAddress(0)));
   }
 
-  private static void queryWindowMemory(NcclBackend nccl, NcclCommunicator rank) {
-    try (Buffer memory = nccl.newRegistrableBuffer(0, DataType.INT8, 1);
-        Window window = rank.registerWindow(memory)) {
-      window.userBuffer();
-    }
+  private Executable query(NcclBackend nccl, NcclCommunicator rank, Consumer<Window> query) {
+    return lacks(Releases.byFunction().get("ncclCommWindowRegister"))
+        ? () -> rank.registerWindow(null)
+        : () -> {
+          try (Buffer memory = nccl.newRegistrableBuffer(0, DataType.INT8, 1);
+              Window window = rank.registerWindow(memory)) {
+            query.accept(window);
+          }
+        };
   }
 
   private void addOneSidedCalls(Map<String, Executable> callers, NcclCommunicator rank) {
@@ -343,6 +349,7 @@ class OlderReleaseTest {
     first.put(Feature.REVOKE, releases.get("ncclCommRevoke"));
     first.put(Feature.SUSPEND, releases.get("ncclCommSuspend"));
     first.put(Feature.MEMORY_STATISTICS, releases.get("ncclCommMemStats"));
+    first.put(Feature.PROPERTIES, releases.get("ncclCommQueryProperties"));
     first.put(Feature.REGISTRATION, releases.get("ncclCommRegister"));
     first.put(Feature.WINDOWS, releases.get("ncclCommWindowRegister"));
     first.put(Feature.WINDOW_ADDRESSES, releases.get("ncclWinGetUserPtr"));

@@ -27,6 +27,7 @@ import io.nccl4j.nccl.Window;
 import io.nccl4j.nccl.WindowOption;
 import java.time.Duration;
 import java.util.List;
+import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
@@ -205,6 +206,9 @@ class WindowTest {
     assertEquals(pair.rank(1), window.communicator());
     assertEquals(Set.of(WindowOption.SYMMETRIC, WindowOption.STRICT_ORDERING), window.options());
     assertEquals(buffers.get(1).address(), window.userBuffer().address());
+    assertEquals(buffers.get(0).address() + 4, window.peerAddress(0, 4).orElseThrow());
+    assertEquals(buffers.get(1).address(), window.peerAddress(1, 0).orElseThrow());
+    assertEquals(OptionalLong.empty(), window.multicastAddress(0));
     assertEquals(PAGE_INTS, window.userBuffer().count());
     assertEquals(2, StandIn.calls("ncclWinGetUserPtr"));
     assertTrue(window.address() != 0);

@@ -3,6 +3,7 @@ package io.nccl4j.contract;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
@@ -11,6 +12,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.nccl.BufferRegistration;
+import io.nccl4j.nccl.CommunicatorProperties;
 import io.nccl4j.nccl.MemoryStatistics;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
@@ -28,6 +30,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
+import org.junit.jupiter.api.function.Executable;
 import org.opentest4j.TestAbortedException;
 
 /**
@@ -144,6 +147,46 @@ abstract class NcclFeaturesContract {
             assertArrayEquals(new int[] {rank.size() * sum}, rank.downloadInts(values));
           });
     }
+  }
+
+  @Test
+  void propertiesAreThoseOfTheDevices() {
+    try (Ranks ranks = ranks()) {
+      ranks.each(
+          rank -> {
+            CommunicatorProperties properties = nccl(rank).properties();
+            assertTrue(properties.nvmlDevice() >= 0, properties::toString);
+            int teams = properties.memoryTeams().orElse(1);
+            assertTrue(teams >= 1 && teams <= rank.size(), properties::toString);
+          });
+    }
+  }
+
+  @Test
+  void addressesOfAPeersWindowAreContiguous() {
+    try (Ranks ranks = ranks()) {
+      ranks.each(
+          rank -> {
+            try (Buffer buffer = registrable(rank, 1);
+                Window window = nccl(rank).registerWindow(buffer, WindowOption.SYMMETRIC)) {
+              int peer = rank.size() - 1 - rank.rank();
+              long address = window.peerAddress(peer, 0).orElseThrow();
+              assertEquals(address + 12, window.peerAddress(peer, 12).orElseThrow());
+              String over = "offset is 4096; it must be from 0 to 4095";
+              assertEquals(over, refusal(() -> window.peerAddress(peer, 4096)));
+              assertEquals(over, refusal(() -> window.multicastAddress(4096)));
+              assertEquals(
+                  "peer is %d; it must be from 0 to %d".formatted(rank.size(), rank.size() - 1),
+                  refusal(() -> window.peerAddress(rank.size(), 0)));
+              rank.comm().barrier(rank.stream()); // a peer may still ask for this rank's
+              rank.stream().synchronize();
+            }
+          });
+    }
+  }
+
+  private static String refusal(Executable call) {
+    return assertThrows(IllegalArgumentException.class, call).getMessage();
   }
 
   @Test
