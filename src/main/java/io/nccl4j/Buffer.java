@@ -660,7 +660,13 @@ public final class Buffer implements AutoCloseable {
   static void checkSameType(Buffer buffer, String argument, Buffer other, String otherArgument) {
     if (buffer.type() != other.type()) {
       throw new IllegalArgumentException(
-          argument + " has type " + buffer.type() + "; " + otherArgument + " has " + other.type());
+          argument
+              + " has type "
+              + buffer.type()
+              + "; it must be "
+              + other.type()
+              + ", as in "
+              + otherArgument);
     }
   }
 

@@ -44,8 +44,8 @@ import org.jspecify.annotations.Nullable;
  * <p>Threading: one thread at a time may use a communicator; concurrent use is rejected where it is
  * detected. One thread at a time may use the communicators of one device, and every rank must
  * enqueue their operations in the same order: otherwise the kernels of two communicators may
- * deadlock. That is not checked, since several ranks may share a device. Only {@link #abort} may be
- * called from any thread at any time.
+ * deadlock. That is not checked, since several ranks may share a device. Only {@link #abort} and
+ * {@link #asyncError} may be called from any thread at any time.
  *
  * <p>A thread that drives several ranks of one communicator calls their operations in one {@link
  * Group}. Outside a group the first call may wait for the others. If one thread calls the same
@@ -206,13 +206,20 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Reduces the data of all ranks and writes the result on every rank. C: {@code ncclAllReduce}.
+   * Reduces the data of all ranks and writes the result on every rank. Only enqueues the operation;
+   * a wait for the stream throws its failures. C: {@code ncclAllReduce}.
    *
-   * @param send this rank's data, {@code count} elements
-   * @param recv the destination, {@code count} elements; in-place if it is the same memory as
-   *     {@code send}
+   * @param send this rank's data, {@code count} elements: the same number on every rank
+   * @param recv the destination, {@code count} elements of the same type; in-place if it is the
+   *     same memory as {@code send}
    * @param op the operator that combines the elements
    * @param stream the stream that orders the operation; a stream of this rank's device
+   * @throws IllegalArgumentException if the buffers differ in type or count, overlap in part, or
+   *     cannot be used on this device, or the operator does not suit the type
+   * @throws IllegalStateException if the communicator, a buffer or the stream is not open, or
+   *     another thread is using the communicator
+   * @throws NcclException if the library refuses the operation, or the call waits for a peer longer
+   *     than {@link #timeout}
    */
   public void allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
     core.checkConnected();

@@ -2,6 +2,7 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.CloseAll;
 import java.nio.file.Path;
@@ -182,7 +183,7 @@ public final class LaunchEnvironment {
    * has set, in the calling thread, or without a launcher a rank for each device, as {@link
    * Backend#runRanks} does.
    *
-   * @param backend makes the communicators
+   * @param backend makes the communicators, with {@link CommunicatorConfig#defaults}
    * @param body runs one rank; its communicator is closed afterwards, or aborted if it fails
    * @param <X> the checked exception that {@code body} throws
    * @throws X the first failure of a rank
@@ -194,14 +195,35 @@ public final class LaunchEnvironment {
    *     capturing a graph
    */
   public <X extends Exception> void runRanks(Backend backend, Backend.RankBody<X> body) throws X {
+    runRanks(backend, body, CommunicatorConfig.defaults());
+  }
+
+  /**
+   * Runs the ranks of this process, as {@link #runRanks(Backend, Backend.RankBody)} does.
+   *
+   * @param backend makes the communicators
+   * @param body runs one rank; its communicator is closed afterwards, or aborted if it fails
+   * @param config timeout, name and whether blocking
+   * @param <X> the checked exception that {@code body} throws
+   * @throws X the first failure of a rank
+   * @throws IllegalArgumentException as {@link #rendezvous} does
+   * @throws RendezvousException as {@link #rendezvous} and {@link Rendezvous#newCommunicator} do
+   * @throws io.nccl4j.NcclException if a communicator cannot be made, or not all ranks arrive
+   *     within {@link RankInfo#DEFAULT_TIMEOUT}
+   * @throws IllegalStateException if the backend is closed, or this thread has a group open or is
+   *     capturing a graph
+   */
+  public <X extends Exception> void runRanks(
+      Backend backend, Backend.RankBody<X> body, CommunicatorConfig config) throws X {
     Objects.requireNonNull(backend, "backend");
     Objects.requireNonNull(body, "body");
+    Objects.requireNonNull(config, "config");
     if (launcher() == Launcher.NONE) {
-      backend.runRanks(backend.devices().size(), body);
+      backend.runRanks(backend.devices().size(), body, config);
       return;
     }
     try (Rendezvous rendezvous = rendezvous(RankInfo.DEFAULT_TIMEOUT);
-        Communicator communicator = rendezvous.newCommunicator(backend)) {
+        Communicator communicator = rendezvous.newCommunicator(backend, config)) {
       try {
         body.run(communicator);
       } catch (Throwable failure) {

@@ -189,7 +189,7 @@ abstract class ArgumentsContract {
     Buffer ints = ints(n);
     Buffer floats = rank.allocate(DataType.FLOAT32, n);
     Buffer one = rank.allocate(DataType.FLOAT32, 1);
-    String message = "recv has type FLOAT32; send has INT32";
+    String message = "recv has type FLOAT32; it must be INT32, as in send";
     refused(message, () -> comm.allReduce(ints, floats, ReduceOp.SUM, stream));
     refused(message, () -> comm.broadcast(ints, floats, comm.rank(), stream));
     refused(message, () -> comm.reduce(ints, floats, ReduceOp.SUM, comm.rank(), stream));

@@ -359,12 +359,14 @@ abstract class BuffersContract {
         Buffer floats = backend.newBuffer(0, DataType.FLOAT32, 2)) {
       Throwable type =
           assertThrows(IllegalArgumentException.class, () -> floats.copyFromAsync(ints, stream));
-      assertEquals("source has type INT32; this buffer has FLOAT32", type.getMessage());
+      assertEquals(
+          "source has type INT32; it must be FLOAT32, as in this buffer", type.getMessage());
       Throwable count =
           assertThrows(IllegalArgumentException.class, () -> ints.copyFromAsync(fewer, stream));
       assertEquals("source has count 1; this buffer has 2", count.getMessage());
       type = assertThrows(IllegalArgumentException.class, () -> ints.copyToAsync(floats, stream));
-      assertEquals("this buffer has type INT32; target has FLOAT32", type.getMessage());
+      assertEquals(
+          "this buffer has type INT32; it must be FLOAT32, as in target", type.getMessage());
       count = assertThrows(IllegalArgumentException.class, () -> fewer.copyToAsync(ints, stream));
       assertEquals("this buffer has count 1; target has 2", count.getMessage());
     }

@@ -44,7 +44,7 @@ final class ApiCoverage {
 
       | column | meaning |
       |---|---|
-      | function | listed in `headers/*.includes`: every function of `nccl.h`, and the functions of the CUDA runtime that are used |
+      | function | listed in `headers/*.includes`: every function of `nccl.h`, those of `nccl_device/core.h` that serve a host program (`headers/nccl.includes` says why the others are not bound), and the functions of the CUDA runtime that are used |
       | bound | the generated class has a method of that name |
       | Java form | the public methods, or record components, whose Javadoc names the function in a sentence `C: ...` |
       | since | the first release with the function, from `headers/nccl.releases` |

@@ -84,6 +84,7 @@ public final class ReferenceBackendDriver implements BackendDriver {
       case SEVERAL_IDS,
           REVOKE,
           SUSPEND,
+          PROPERTIES,
           MEMORY_STATISTICS,
           REGISTRATION,
           WINDOWS,
