@@ -1,9 +1,15 @@
-/* Version, error texts (those of the real library), and the last error: one buffer for the process, never cleared. */
+/*
+ * Version, error texts (those of the real library), the last error (one buffer for the process, never cleared), and the
+ * log: warnings only, in NCCL's format, if NCCL_DEBUG and NCCL_DEBUG_FILE are set when the first one is written.
+ */
 #include "clique.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 NCCL_FUNCTION(ncclGetVersion)
 NCCL_FUNCTION(ncclGetErrorString)
@@ -14,6 +20,36 @@ NCCL_FUNCTION(ncclResetDebugInit)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char last_error[1024];
 
+static pthread_once_t log_opened = PTHREAD_ONCE_INIT;
+static char host[256];
+static FILE *log_file;
+
+static void open_log(void) {
+  const char *name = getenv("NCCL_DEBUG_FILE");
+  gethostname(host, sizeof host - 1);
+  if (!getenv("NCCL_DEBUG") || !name) return;
+  char path[4096];
+  size_t at = 0;
+  for (const char *c = name; *c && at < sizeof path - sizeof host; c++) {
+    if (*c == '%' && c[1] == 'h') at += (size_t)sprintf(path + at, "%s", host), c++;
+    else if (*c == '%' && c[1] == 'p') at += (size_t)sprintf(path + at, "%d", getpid()), c++;
+    else path[at++] = *c, c += *c == '%' && c[1] == '%';
+  }
+  path[at] = 0;
+  log_file = fopen(path, "w");
+  if (log_file) setlinebuf(log_file);
+}
+
+static void log_warning(const char *text) {
+  pthread_once(&log_opened, open_log);
+  if (!log_file) return;
+  char now[32];
+  time_t seconds = time(NULL);
+  struct tm local;
+  strftime(now, sizeof now, "[%F %T] ", localtime_r(&seconds, &local));
+  fprintf(log_file, "\n%s%s:%d:%d [0] errors.c:1 (warn) NCCL WARN %s\n", now, host, getpid(), gettid(), text);
+}
+
 void warn(const char *format, ...) {
   char text[sizeof last_error];
   int at = snprintf(text, sizeof text, "nccl4j stand-in: ");
@@ -23,6 +59,7 @@ void warn(const char *format, ...) {
   va_end(arguments);
   pthread_mutex_lock(&lock);
   memcpy(last_error, text, sizeof last_error);
+  log_warning(text);
   pthread_mutex_unlock(&lock);
 }
 

@@ -17,9 +17,13 @@ import io.nccl4j.internal.ffm.NativeLibrary;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
 import java.util.function.IntSupplier;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /**
  * Calls NVIDIA's libraries through the bindings on a machine without a driver: the functions that
@@ -74,6 +78,23 @@ class RealLibrariesTest {
   void failureSetsTheLastError() {
     assertEquals(nccl_h.ncclInvalidArgument(), nccl_h.ncclGetUniqueId(NULL));
     assertTrue(text(nccl_h.ncclGetLastError(NULL)).contains("GetUniqueId"));
+  }
+
+  @Test
+  void logReachesLog4jAtItsLevels(@TempDir Path temp) throws Exception {
+    List<String> lines =
+        LoggedCalls.run(temp, Map.of("NCCL_DEBUG", "INFO"), "-Dio.nccl4j.nccl.log=true");
+    String logger = " io\\.nccl4j\\.nccl\\.log: .*";
+    assertTrue(
+        lines.stream().anyMatch(line -> line.matches("INFO" + logger + " NCCL INFO .*")),
+        lines::toString);
+    assertTrue(
+        lines.stream()
+            .anyMatch(
+                line ->
+                    line.matches(
+                        "WARN" + logger + " NCCL WARN GetUniqueId : out argument is NULL")),
+        lines::toString);
   }
 
   @Test

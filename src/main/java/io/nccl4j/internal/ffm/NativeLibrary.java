@@ -141,7 +141,11 @@ public final class NativeLibrary {
         found = loaded;
         if (found == null) {
           checkNativeAccess();
+          boolean loadedBefore = fileNames.stream().anyMatch(DynamicLoader::loaded);
           found = searchAndRecord();
+          if (this == NCCL) {
+            NcclLog.startIfWanted(loadedBefore);
+          }
           LOG.info("{} {} loaded from {}", label, found.version(), found.path());
           loaded = found;
         }
