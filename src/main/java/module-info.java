@@ -8,6 +8,7 @@
 // The modules that internal packages are exported to are built after this one.
 @SuppressWarnings("module")
 module io.nccl4j {
+  requires static java.management;
   requires jdk.jfr;
   requires org.apache.logging.log4j;
   requires static transitive org.jspecify;

@@ -67,6 +67,7 @@ public final class Backend implements AutoCloseable {
   Backend(BackendDriver driver) {
     this.driver = driver;
     FlightRecorderEvents.backendOpened();
+    Statistics.backendOpened();
   }
 
   /**
@@ -565,6 +566,7 @@ public final class Backend implements AutoCloseable {
   public void close() {
     if (closed.compareAndSet(false, true)) {
       FlightRecorderEvents.backendClosed();
+      Statistics.backendClosed();
     }
   }
 

@@ -38,6 +38,10 @@ public final class Buffer implements AutoCloseable {
   /** The {@link #device} value of host memory that every device of its backend can use. */
   public static final int ANY_DEVICE = -1;
 
+  // For memory of others.
+  @SuppressWarnings("UnnecessaryLambda") // It is compared.
+  private static final Runnable NOTHING_TO_RELEASE = () -> {};
+
   // Never started; stands for any thread that is not the owner of a confined arena.
   private static final Thread ANY_THREAD = Thread.ofPlatform().unstarted(() -> {});
 
@@ -102,7 +106,7 @@ public final class Buffer implements AutoCloseable {
    * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofDeviceAddress(long address, DataType type, long count, int device) {
-    return ofDeviceAddress(address, type, count, device, () -> {});
+    return ofDeviceAddress(address, type, count, device, NOTHING_TO_RELEASE);
   }
 
   /**
@@ -180,7 +184,7 @@ public final class Buffer implements AutoCloseable {
    * @throws IllegalArgumentException if an argument is out of range
    */
   public static Buffer ofHostSegment(MemorySegment memory, DataType type, long count) {
-    return ofHostSegment(memory, type, count, ANY_DEVICE, () -> {});
+    return ofHostSegment(memory, type, count, ANY_DEVICE, NOTHING_TO_RELEASE);
   }
 
   /**
@@ -278,7 +282,9 @@ public final class Buffer implements AutoCloseable {
           "address is 0x%x; it must be a multiple of %d, the size of %s"
               .formatted(address, type.bytes(), type));
     }
-    MemoryOwner owner = new MemoryOwner(release, memoryType.deviceType.deviceKey(device));
+    Runnable counted =
+        release == NOTHING_TO_RELEASE ? release : Statistics.allocated(bytes, release);
+    MemoryOwner owner = new MemoryOwner(counted, memoryType.deviceType.deviceKey(device));
     return new Buffer(owner, false, memoryType, memory, type, count, device);
   }
 

@@ -134,9 +134,18 @@ record Call(
     }
   }
 
-  /** Records on a stream the memory of the call, which has been enqueued on it. */
+  /** Counts the call, which has been enqueued on a stream, and records its memory there. */
   void trackOperands(Stream on) {
+    if (operation != null) {
+      communicator.launched(byteSize());
+    }
     on.trackOperands(send, recv, scalar());
+  }
+
+  /** Returns the size of the larger buffer: that of all ranks' elements, where only one has it. */
+  private long byteSize() {
+    long sent = send == null ? 0 : send.byteSize();
+    return recv == null ? sent : Math.max(sent, recv.byteSize());
   }
 
   @Override

@@ -153,8 +153,9 @@ final class CallLauncher {
             || failure instanceof IllegalStateException);
   }
 
-  /** Adds the first collective to a failure, if all calls are of one communicator. */
+  /** Counts a failure, and adds the first collective to it if all calls are of one communicator. */
   private static void describe(Throwable failure, List<Call> calls, long firstCollective) {
+    Statistics.failed(failure);
     CommunicatorCore only = calls.getFirst().communicator();
     if (failure instanceof NcclException known
         && calls.stream().allMatch(call -> call.communicator() == only)) {

@@ -24,7 +24,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Function;
+import java.util.function.Supplier;
 
 /**
  * The state of a {@link Communicator}: its rank and driver, its life cycle, and the streams and
@@ -58,6 +60,8 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private int size;
   private final CommunicatorDriver driver;
   private final OperationNumbers numbers = new OperationNumbers(this);
+  private final LongAdder bytes = new LongAdder();
+  private final Supplier<StatisticsMXBean.CommunicatorStatistics> statistics = this::statistics;
   private final GrowId growId = new GrowId(this);
 
   // The progress of the streams that have its operations; it holds its stream weakly.
@@ -166,6 +170,23 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   /** Returns the sequence numbers of its operations. */
   OperationNumbers numbers() {
     return numbers;
+  }
+
+  /** Counts the bytes of an operation that was launched. */
+  void launched(long size) {
+    bytes.add(size);
+  }
+
+  private StatisticsMXBean.CommunicatorStatistics statistics() {
+    return new StatisticsMXBean.CommunicatorStatistics(
+        identity,
+        config.name(),
+        rank,
+        size,
+        deviceType + " device " + device,
+        state.name().toLowerCase(Locale.ROOT),
+        numbers.operations(),
+        bytes.sum());
   }
 
   /** Returns the state of the id for the next grow. */
@@ -303,6 +324,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
         leak.watch(owner, toString());
       }
     } catch (Throwable failure) {
+      Statistics.failed(failure);
       abortAfter(failure);
       throw failure;
     }
@@ -416,6 +438,11 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     if (next == State.ABORTED || next == State.CLOSING) {
       leak.close();
     }
+    if (isEnded()) {
+      Statistics.ended(statistics);
+    } else if (next == State.CONNECTED && size >= 0) {
+      Statistics.opened(statistics);
+    }
   }
 
   @Override
@@ -471,6 +498,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       found.get().initDetails(details());
     }
     if (found.isPresent() && !failureReported) {
+      Statistics.failed(found.get());
       failureReported = true;
       CommunicatorEvents.record(this, "failure", found.get());
     }
@@ -497,6 +525,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
    * failure. Where the library permits it, the communicator can still be shrunk.
    */
   void timeOut(NcclTimeoutException failure) {
+    Statistics.failed(failure);
     timedOut = failure;
     try {
       if (!driver.revoke()) {
@@ -672,8 +701,13 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   private void closeNow() {
-    CloseAll.all(
-        List.of(driver::close, this::markClosed, this::releaseStreams, this::freeBarrierMemory));
+    try {
+      CloseAll.all(
+          List.of(driver::close, this::markClosed, this::releaseStreams, this::freeBarrierMemory));
+    } catch (Throwable failure) {
+      Statistics.failed(failure);
+      throw failure;
+    }
   }
 
   private synchronized void markClosed() {

@@ -96,7 +96,7 @@ public final class Event implements AutoCloseable {
     Arguments.positive(timeout, "timeout");
     checkOpen("event");
     Recording queried = record;
-    driver.await(timeout, this::timedOut);
+    Statistics.waiting(() -> driver.await(timeout, this::timedOut));
     passed(queried);
   }
 

@@ -76,6 +76,7 @@ public final class Graph implements AutoCloseable {
     this.device = device;
     this.launches = launches;
     this.driver = driver;
+    Statistics.GRAPHS.incrementAndGet();
   }
 
   /**
@@ -240,6 +241,7 @@ public final class Graph implements AutoCloseable {
       }
       released = true;
     }
+    Statistics.GRAPHS.decrementAndGet();
     if (driver != null) {
       driver.release();
     }

@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import io.nccl4j.spi.CommunicatorContext;
 import java.util.List;
+import java.util.stream.LongStream;
 
 /**
  * The sequence numbers of one rank's operations; the number of a collective is the same on every
@@ -59,6 +60,11 @@ final class OperationNumbers {
     } else {
       collectives--;
     }
+  }
+
+  /** Returns the number of operations counted. */
+  synchronized long operations() {
+    return collectives + LongStream.of(sends).sum() + LongStream.of(receives).sum();
   }
 
   /** Returns the number of collectives enqueued. */

@@ -84,6 +84,7 @@ public final class Stream implements AutoCloseable {
     this.driver = driver.apply(users);
     leak.watch(this, "stream " + number + " of " + deviceType + " device " + device);
     leak.afterReport(this.driver.whenForgotten());
+    Statistics.STREAMS.incrementAndGet();
   }
 
   /** {@return the type of the stream's device} */
@@ -157,7 +158,7 @@ public final class Stream implements AutoCloseable {
    */
   void reportingAborts(Runnable wait) {
     try {
-      wait.run();
+      Statistics.waiting(wait);
     } catch (CommunicatorAbortedException aborted) {
       forgetAborted();
       throw aborted;
@@ -206,7 +207,10 @@ public final class Stream implements AutoCloseable {
     checkCanWait("completion");
     ThreadScope.checkNothingKeptFor(this, "completion");
     long enqueued = progress.advance();
-    return driver.completion().thenRun(() -> progress.markPassed(enqueued));
+    return driver
+        .completion()
+        .whenComplete((done, failure) -> Statistics.failed(failure))
+        .thenRun(() -> progress.markPassed(enqueued));
   }
 
   /**
@@ -504,6 +508,7 @@ public final class Stream implements AutoCloseable {
     try {
       driver.release();
     } finally {
+      Statistics.STREAMS.decrementAndGet();
       released = true;
     }
     if (!stuck()) {

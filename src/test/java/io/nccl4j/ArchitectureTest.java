@@ -37,6 +37,7 @@ class ArchitectureTest {
   private static final String FFM = "io.nccl4j.internal.ffm";
   private static final String INTERNAL_CUDA = "io.nccl4j.internal.cuda";
   private static final String JFR = "io.nccl4j.internal.jfr";
+  private static final String JMX = "io.nccl4j.internal.jmx";
   private static final String UTIL = "io.nccl4j.internal.util";
   private static final String AUTH = "io.nccl4j.internal.auth";
   private static final String PROTOCOLS = "io.nccl4j.internal.rendezvous..";
@@ -74,6 +75,25 @@ class ArchitectureTest {
   }
 
   @Test
+  void onlyJmxDependsOnManagement() {
+    noClasses()
+        .that()
+        .resideOutsideOfPackages(JMX, "io.nccl4j.fixtures..")
+        .should()
+        .dependOnClassesThat()
+        .resideInAnyPackage("java.lang.management..", "javax.management..")
+        .check(LIBRARY);
+    classes()
+        .that()
+        .resideInAPackage(JMX)
+        .should()
+        .onlyDependOnClassesThat(
+            resideInAnyPackage(
+                JMX, UTIL, "java..", "javax.management..", "org.apache.logging.log4j"))
+        .check(LIBRARY);
+  }
+
+  @Test
   void utilDependsOnNothing() {
     classes()
         .that()
@@ -97,6 +117,7 @@ class ArchitectureTest {
                 SPI,
                 UTIL,
                 JFR,
+                JMX,
                 "java..",
                 "jdk.jfr",
                 "org.apache.logging.log4j",
