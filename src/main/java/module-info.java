@@ -8,8 +8,8 @@
 // The modules that internal packages are exported to are built after this one.
 @SuppressWarnings("module")
 module io.nccl4j {
-  requires static java.management;
   requires jdk.jfr;
+  requires static java.management; // A run-time image without it has no MBean.
   requires org.apache.logging.log4j;
   requires static transitive org.jspecify;
 
