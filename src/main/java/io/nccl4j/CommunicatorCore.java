@@ -50,6 +50,9 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
   }
 
+  // Logs under the name of the public class, which this one does not refer to.
+  private static final String LOGGER = "io.nccl4j.Communicator";
+
   private final BackendDriver backend;
   private final CommunicatorConfig config;
   private final Duration timeout;
@@ -532,14 +535,14 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
         abort();
       }
     } catch (RuntimeException e) {
-      Loggers.of(Communicator.class).warn("{}: its operations could not be ended", this, e);
+      Loggers.of(LOGGER).warn("{}: its operations could not be ended", this, e);
     }
   }
 
   @Override
   public void noticeFailure() {
     if (!failureReported && isOpen() && !isAborted()) {
-      failure().ifPresent(found -> Loggers.of(Communicator.class).warn("{}", found.getMessage()));
+      failure().ifPresent(found -> Loggers.of(LOGGER).warn("{}", found.getMessage()));
     }
   }
 
@@ -655,7 +658,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     try {
       stream.releaseIfAbandoned();
     } catch (NcclException | CudaException e) {
-      Loggers.of("io.nccl4j.Communicator").warn("{} could not be released", stream, e);
+      Loggers.of(LOGGER).warn("{} could not be released", stream, e);
     }
   }
 

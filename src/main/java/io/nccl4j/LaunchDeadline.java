@@ -18,8 +18,8 @@ final class LaunchDeadline implements PendingLaunch {
   /** When the warning is logged, or after half of a shorter timeout. */
   private static final Duration WARNING = Duration.ofSeconds(30);
 
-  // Logs under the name of the public class.
-  private static final Logger LOG = Loggers.of(Communicator.class);
+  // Logs under the name of the public class, which this one does not refer to.
+  private static final Logger LOG = Loggers.of("io.nccl4j.Communicator");
 
   private final List<Call> calls;
   private final Call first;
