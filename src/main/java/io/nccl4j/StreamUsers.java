@@ -136,9 +136,10 @@ final class StreamUsers implements StreamContext {
       return late;
     }
     FailureDetails last = open.getFirst().lastEnqueued();
+    BitSet failed = awaited.map(Awaited::failed).orElseGet(BitSet::new);
     BitSet missing = awaited.map(Awaited::ranks).orElseGet(BitSet::new);
     return late.initDetails(
-        FailureDetails.of(last.communicator(), new BitSet(), missing)
+        FailureDetails.of(last.communicator(), failed, missing)
             .in(last.operation(), last.sequenceNumber()));
   }
 }

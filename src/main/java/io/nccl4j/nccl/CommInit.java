@@ -8,6 +8,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
+import java.util.OptionalLong;
 import java.util.SortedSet;
 
 /**
@@ -29,6 +30,14 @@ sealed interface CommInit {
 
   /** Returns the key that the ranks of the new communicator share. Called once. */
   Object communicatorKey();
+
+  /**
+   * Returns the hash by which NCCL's RAS service and its log name the new communicator, if nccl4j
+   * can compute it. Called once.
+   */
+  default OptionalLong hash() {
+    return OptionalLong.empty();
+  }
 
   /** Returns the children of the parent communicator, or null if there is no parent. */
   default NativeChildren children() {
@@ -67,6 +76,11 @@ sealed interface CommInit {
     }
 
     @Override
+    public OptionalLong hash() {
+      return OptionalLong.of(CommunicatorHash.ofId(id));
+    }
+
+    @Override
     public String function() {
       return "ncclCommInitRankConfig";
     }
@@ -93,6 +107,11 @@ sealed interface CommInit {
     }
 
     @Override
+    public OptionalLong hash() {
+      return OptionalLong.of(CommunicatorHash.ofId(ids.getFirst()));
+    }
+
+    @Override
     public String function() {
       return "ncclCommInitRankScalable";
     }
@@ -111,6 +130,11 @@ sealed interface CommInit {
     @Override
     public Object communicatorKey() {
       return children.nextCommunicatorKey(color);
+    }
+
+    @Override
+    public OptionalLong hash() {
+      return children.nextSplitHash(color);
     }
 
     @Override
@@ -137,6 +161,11 @@ sealed interface CommInit {
     @Override
     public Object communicatorKey() {
       return children.nextCommunicatorKey(nccl_h.NCCL_SPLIT_NOCOLOR());
+    }
+
+    @Override
+    public OptionalLong hash() {
+      return children.shrinkHash();
     }
 
     @Override
@@ -188,6 +217,12 @@ sealed interface CommInit {
     @Override
     public Object communicatorKey() {
       return children.nextCommunicatorKey(nccl_h.NCCL_SPLIT_NOCOLOR());
+    }
+
+    @Override
+    public OptionalLong hash() {
+      children.countGrow();
+      return OptionalLong.empty();
     }
 
     @Override

@@ -7,6 +7,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
+import java.util.OptionalLong;
 import java.util.concurrent.CopyOnWriteArrayList;
 
 /**
@@ -18,22 +19,28 @@ final class NativeChildren {
   private final CommunicatorHandle parent;
   private final Object communicatorKey;
   private final Object cohort;
+  private final OptionalLong hash;
   // Abandoned while NCCL was still creating them.
   private final List<CommunicatorHandle> abandoned = new CopyOnWriteArrayList<>();
   // NCCL creates only one at a time. If the caller was interrupted, the next caller gets it.
   private volatile UniqueId growId;
   private int count;
+  // As NCCL counts them: without shrinks.
+  private int splitsAndGrows;
 
   /**
    * Creates an empty set of children.
    *
    * @param communicatorKey the key that the ranks of the parent share
    * @param cohort equal for the ranks of this process that may wait for each other
+   * @param hash NCCL's hash of the parent, if it is known
    */
-  NativeChildren(CommunicatorHandle parent, Object communicatorKey, Object cohort) {
+  NativeChildren(
+      CommunicatorHandle parent, Object communicatorKey, Object cohort, OptionalLong hash) {
     this.parent = parent;
     this.communicatorKey = communicatorKey;
     this.cohort = cohort;
+    this.hash = hash;
   }
 
   CommunicatorHandle parent() {
@@ -48,6 +55,28 @@ final class NativeChildren {
   /** Returns the key that the ranks of the next child share. */
   Object nextCommunicatorKey(int color) {
     return List.of(communicatorKey, ++count, color);
+  }
+
+  /** Returns NCCL's hash of the next child of a split, if it is known. */
+  OptionalLong nextSplitHash(int color) {
+    splitsAndGrows++;
+    return childHash(splitsAndGrows, color);
+  }
+
+  /** Returns NCCL's hash of every child of a shrink, if it is known. */
+  OptionalLong shrinkHash() {
+    return childHash(0, 0);
+  }
+
+  /** Counts a child of a grow, whose hash depends on what only its creator knows. */
+  void countGrow() {
+    splitsAndGrows++;
+  }
+
+  private OptionalLong childHash(int number, int color) {
+    return hash.isEmpty()
+        ? hash
+        : OptionalLong.of(CommunicatorHash.ofChild(hash.getAsLong(), number, color));
   }
 
   /**

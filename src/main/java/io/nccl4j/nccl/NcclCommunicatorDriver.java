@@ -9,6 +9,7 @@ import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.cuda.OpenRanks;
 import io.nccl4j.internal.cuda.PinnedMemory;
 import io.nccl4j.internal.ffm.PlatformThreads;
+import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
@@ -16,6 +17,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.Set;
 import java.util.SortedSet;
 import java.util.function.ToIntBiFunction;
@@ -36,6 +38,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   // created it, which is the same call in the same order on every rank.
   private final Object communicatorKey;
   private final Object cohort;
+  private final OptionalLong hash;
   // Represents this rank while its kernels may run, even after this object has become unreachable.
   private final Object openRank = new Object();
   private final Registrations registrations;
@@ -64,8 +67,9 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
         new CommunicatorHandle(context, library, NativeConfig.blocking(config), this::abortNative);
     this.communicatorKey = init.communicatorKey();
     this.cohort = init.cohort(communicatorKey);
+    this.hash = init.hash();
     this.registrations = new Registrations(handle);
-    this.children = new NativeChildren(handle, communicatorKey, cohort);
+    this.children = new NativeChildren(handle, communicatorKey, cohort, hash);
     this.suspension = new Suspension(handle);
     this.end =
         new CommunicatorEnd(handle, registrations, suspension, children, this::noMoreKernels);
@@ -264,6 +268,11 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   @Override
   public Optional<NcclException> asyncError() {
     return handle.asyncError();
+  }
+
+  @Override
+  public Optional<Awaited> awaited() {
+    return RasQuery.ask(handle.library(), context, hash);
   }
 
   @Override

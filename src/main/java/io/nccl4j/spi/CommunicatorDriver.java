@@ -12,8 +12,8 @@ import java.util.SortedSet;
 
 /**
  * The driver of a {@link io.nccl4j.Communicator}. Arguments are already validated. It is called by
- * one thread at a time, except {@link #abort}, {@link #asyncError} and {@link #launching}, which
- * any thread may call at any time.
+ * one thread at a time, except {@link #abort}, {@link #asyncError}, {@link #awaited} and {@link
+ * #launching}, which any thread may call at any time.
  */
 public interface CommunicatorDriver {
   /** The color of a rank that takes part in a split and gets no new communicator. */
@@ -95,7 +95,10 @@ public interface CommunicatorDriver {
    */
   Optional<NcclException> asyncError();
 
-  /** Returns what this rank's current operation waits for; empty if that is not known. */
+  /**
+   * Returns what this rank's current operation waits for; empty if that is not known. Asks other
+   * processes, for at most a few seconds, and makes no native call that can block.
+   */
   default Optional<Awaited> awaited() {
     return Optional.empty();
   }

@@ -1,0 +1,24 @@
+/**
+ * A client of NCCL's RAS service (reliability, availability, serviceability), which knows the
+ * communicators of a whole job: which ranks do not answer, and how often each rank has called each
+ * collective.
+ *
+ * {@snippet :
+ * RasStatus status = RasClient.of("localhost:28028").status(Duration.ofSeconds(10));
+ * for (RasStatus.Communicator communicator : status.communicators()) {
+ *   communicator.missingRanks().forEach(System.out::println);
+ * }
+ * }
+ *
+ * <p>Every process with a communicator of NCCL 2.24 or later runs the service. This package needs
+ * neither NCCL nor CUDA, so a program that monitors a job may use it on any machine that can
+ * connect to the service.
+ *
+ * @see <a
+ *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html">RAS
+ *     in NVIDIA's guide</a>
+ */
+@NullMarked
+package io.nccl4j.ras;
+
+import org.jspecify.annotations.NullMarked;
