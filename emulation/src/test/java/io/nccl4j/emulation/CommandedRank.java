@@ -14,6 +14,7 @@ import io.nccl4j.fixtures.libraries.StandIn;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
@@ -53,6 +54,8 @@ public final class CommandedRank {
 
   /** Executes the commands, and halts. */
   public static void main(String[] arguments) throws IOException {
+    // Java keeps a descriptor from its first socket on, which a time-out opens to ask RAS.
+    new ServerSocket(0).close();
     CommandedRank self = new CommandedRank(Integer.parseInt(arguments[0]));
     BufferedReader commands =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -60,6 +63,10 @@ public final class CommandedRank {
       String reply;
       try {
         reply = "ok " + self.execute(line.split(" ", -1));
+      } catch (NcclException failure) {
+        reply =
+            "failed %s; missing %s, failed %s"
+                .formatted(failure, failure.missingRanks(), failure.failedRanks());
       } catch (RuntimeException | IOException failure) {
         reply = "failed " + failure;
       }
@@ -85,6 +92,7 @@ public final class CommandedRank {
       case "error" -> {
         return awaitError();
       }
+      case "split" -> comms.add(comm().split(0, rank));
       case "shrink" -> shrink(Integer.parseInt(words[1]));
       case "abort" -> {
         comms.forEach(Communicator::abort);

@@ -11,6 +11,7 @@ import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.UncheckedIOException;
 import java.lang.ProcessBuilder.Redirect;
+import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
@@ -46,6 +47,9 @@ class LostRanksTest {
 
   /** For steps that cannot succeed; long enough that NCCL arrives where it waits for its peers. */
   private static final int SOON = 3;
+
+  /** Longer than RAS needs to notice that a process is silent. */
+  private static final int KEEP_ALIVE = 10;
 
   private final List<Rank> ranks = new ArrayList<>();
 
@@ -135,9 +139,58 @@ class LostRanksTest {
     assertNothingMoreLeft(survivors, before);
   }
 
+  /** The child is like its parent to RAS, except for its hash. */
+  @Test
+  void rankBehindIsNamedByRas() throws Exception {
+    start(RANKS, false);
+    create(ranks);
+    succeed(ranks, "split");
+    allReduce(ranks);
+    List<Rank> others = ranks.subList(0, LOST);
+    succeed(others, "enqueue");
+    for (String reply : replies(others, "await " + SOON)) {
+      assertMatches(
+          ".*; all-reduce 2: rank 2 has called 1 \\(host [0-9a-f:.]+, process "
+              + ranks.get(LOST).process.pid()
+              + "\\) .*; missing \\[2], failed \\[]",
+          reply);
+    }
+    succeed(ranks.subList(LOST, RANKS), "enqueue");
+    for (String reply : replies(ranks, "await " + MINUTE)) {
+      assertEquals("ok " + RANKS, reply);
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"KILL", "STOP"})
+  void lostRankIsNamedByRas(String signal) throws Exception {
+    start(RANKS, false);
+    create(ranks);
+    allReduce(ranks);
+    ranks.get(LOST).signal(signal);
+    List<Rank> survivors = ranks.subList(0, LOST);
+    succeed(survivors, "enqueue");
+    for (String reply : replies(survivors, "await " + KEEP_ALIVE)) {
+      assertMatches(
+          ".*; rank 2 is not answering \\(host [0-9a-f:.]+, process "
+              + ranks.get(LOST).process.pid()
+              + "\\) .*; missing \\[], failed \\[2]",
+          reply);
+    }
+  }
+
+  private static void assertMatches(String pattern, String reply) {
+    assertTrue(reply.matches(pattern), () -> "expected '" + pattern + "' in: " + reply);
+  }
+
   private void start(int count, boolean hosts) throws IOException {
+    int port;
+    try (ServerSocket free = new ServerSocket(0)) {
+      port = free.getLocalPort();
+    }
     for (int rank = 0; rank < count; rank++) {
       Map<String, String> environment = new HashMap<>();
+      environment.put("NCCL_RAS_ADDR", "localhost:" + port);
       if (hosts) {
         environment.put("NCCL_HOSTID", rank == LOST ? "another" : "one");
         environment.put("NCCL_NET", "Socket");
