@@ -79,7 +79,10 @@ struct clique {
   struct clique *next; /* of those that ranks may still join */
   ncclComm_t *members; /* by rank; NULL before it joins and after it leaves */
   int collectives_waiting; /* ranks whose first collective waits for its peers */
+  uint64_t hash; /* by which RAS names the communicator */
 };
+
+#define RAS_KINDS 5 /* of collectives, which RAS counts */
 
 /* The state of the connection for collectives, or of the one to or from a peer. */
 enum link { LINK_NONE, LINK_WAITING, LINK_CONNECTED };
@@ -113,6 +116,10 @@ struct ncclComm {
   struct ncclWindow_vidmem *windows;
   uint64_t registered_windows;
   uint64_t *signals; /* by sender: arrived, not yet consumed by a wait */
+
+  /* for RAS */
+  _Atomic uint64_t ras_counts[RAS_KINDS];
+  ncclComm_t ras_next;
 };
 
 /* Registered with every rank of the clique; the number is the same on all of them. */
@@ -243,6 +250,14 @@ ncclResult_t jobs_connect(struct job *first, bool in_call);
 /* Ends the process if a thread is still in a call that connects: the real library would use freed memory. */
 void check_no_thread_inside(ncclComm_t comm, const char *function);
 void slots_free(struct slot *slots);
+
+/* ---- RAS (see ras.c) ---- */
+void ras_add(ncclComm_t comm);
+void ras_remove(ncclComm_t comm);
+void ras_count(ncclComm_t comm, enum function function);
+uint64_t ras_id_hash(const ncclUniqueId *id);
+/* The number of a split among the parent's splits and grows, from 1; for a shrink, number and color are 0. */
+uint64_t ras_child_hash(uint64_t parent, int number, int color);
 
 /* ---- switches (see faults.c) ---- */
 bool pitfall_on(int number);

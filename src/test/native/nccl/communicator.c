@@ -155,6 +155,7 @@ static ncclResult_t clique_of(const ncclUniqueId *ids, int count, int ranks, str
     c->ids = malloc((size_t)count * sizeof *ids);
     memcpy(c->ids, ids, (size_t)count * sizeof *ids);
     c->id_count = count;
+    c->hash = ras_id_hash(ids);
     c->next = open_cliques;
     open_cliques = c;
   }
@@ -167,6 +168,7 @@ static ncclResult_t clique_of(const ncclUniqueId *ids, int count, int ranks, str
 
 static void comm_destroy(void *object) {
   ncclComm_t comm = object;
+  ras_remove(comm);
   redops_free(comm->redops);
   registrations_free(comm->registrations);
   windows_free(comm->windows);
@@ -205,6 +207,7 @@ ncclComm_t comm_new(struct clique *clique, int rank, int device, const ncclConfi
   pthread_cond_init(&comm->changed, &monotonic);
   pthread_condattr_destroy(&monotonic);
   object_add(comm, KIND_COMMUNICATOR, comm_destroy);
+  ras_add(comm);
   return comm;
 }
 

@@ -103,8 +103,8 @@ static void split_leave(struct clique *c, struct split *s, int rank) {
   }
 }
 
-/* Creates a clique for the ranks of each colour, ordered by key and then by old rank. */
-static void split_form(struct clique *c, struct split *s) {
+/* Creates a clique for the ranks of each colour, ordered by key and then by old rank; number: for their hashes. */
+static void split_form(struct clique *c, struct split *s, int number) {
   for (int r = 0; r < c->ranks; r++) {
     if (s->colors[r] == NCCL_SPLIT_NOCOLOR) continue;
     int size = 0, before = 0, first = -1;
@@ -116,8 +116,12 @@ static void split_form(struct clique *c, struct split *s) {
     }
     s->new_ranks[r] = before;
     s->children[r] = first == r ? clique_new(size) : s->children[first];
-    if (first == r) s->children[r]->complete = true;
-    else atomic_fetch_add(&s->children[r]->references, 1);
+    if (first == r) {
+      s->children[r]->complete = true;
+      s->children[r]->hash = ras_child_hash(c->hash, number, s->colors[r]);
+    } else {
+      atomic_fetch_add(&s->children[r]->references, 1);
+    }
   }
 }
 
@@ -138,7 +142,7 @@ ncclResult_t split_begin(struct job *job) {
     s->arrived++;
   }
   if (s->arrived == s->expected) {
-    split_form(c, s);
+    split_form(c, s, s->excluded ? 0 : (int)(comm->splits + comm->grows));
     s->complete = true;
     clique_wake(c);
   }

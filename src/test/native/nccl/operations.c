@@ -555,6 +555,8 @@ ncclResult_t jobs_launch(struct job *first) {
   if (nccl4j_standin_stream_capture(first->stream) != 0) {
     plan->persistent = true;
     count_persistent(plan->comm, 1);
+  } else {
+    for (size_t i = 0; i < plan->count; i++) ras_count(plan->comm, plan->requests[i].function);
   }
   error = nccl4j_standin_enqueue(first->stream, &plan_work, plan);
   if (error == cudaSuccess) error = order_streams(first, false);

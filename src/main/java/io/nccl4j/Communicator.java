@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
@@ -940,6 +941,11 @@ public final class Communicator implements AutoCloseable {
   Optional<Set<Integer>> lostRanks() {
     core.checkCanCreateChild();
     return core.driver().lostRanks();
+  }
+
+  /** Returns what this rank's operation waits for; empty if that is not known. */
+  Optional<Awaited> awaited() {
+    return core.awaited();
   }
 
   /**

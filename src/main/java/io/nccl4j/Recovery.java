@@ -5,6 +5,7 @@ import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.RankSets;
+import io.nccl4j.spi.Awaited;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
@@ -37,10 +38,11 @@ import org.jspecify.annotations.NullMarked;
  * <p><b>Which ranks are lost.</b> On the reference backend the survivors agree on it: a rank is
  * lost if its process is unreachable or does not answer, if it has closed or aborted the
  * communicator, or if it does not call {@link #recover} within the communicator's timeout. A rank
- * whose operation failed but which calls {@link #recover} continues. NCCL does not report which
- * ranks are lost, so the program passes them to {@link #withLostRanks}, the same on every survivor:
- * from its launcher, for example. If survivors pass different ranks there, NCCL does not notice,
- * and all fail when the timeout expires.
+ * whose operation failed but which calls {@link #recover} continues. On NCCL the program passes
+ * them to {@link #withLostRanks}, the same on every survivor: from its launcher, for example. If it
+ * passes none, every survivor asks NCCL's RAS service, since NCCL 2.29.2: a rank is lost if its
+ * process does not answer, or has closed or aborted the communicator. If survivors exclude
+ * different ranks, NCCL does not notice, and all fail when the timeout expires.
  *
  * <p><b>Who may continue.</b> Ranks that cannot reach each other may each take the others for lost.
  * So that only one part continues, it must have more than half of the communicator's ranks, or half
@@ -67,7 +69,8 @@ public final class Recovery {
   }
 
   /**
-   * {@return a copy that also excludes ranks that the program knows to be lost} Required with NCCL.
+   * {@return a copy that also excludes ranks that the program knows to be lost} On NCCL, only
+   * these.
    *
    * @param ranks ranks of the communicator that is recovered; copied
    */
@@ -152,19 +155,26 @@ public final class Recovery {
     }
   }
 
-  /** Recovers on a library that does not report which ranks are lost. */
+  /** Recovers on NCCL, whose survivors cannot agree on whom to exclude. */
   private Communicator recoverUnreported(Communicator communicator, NcclException failure) {
-    if (lostRanks.isEmpty()) {
-      throw cannot(
-          communicator,
-          failure,
-          failure,
-          "NCCL does not report which ranks are lost; pass the ranks that the launcher reports to"
-              + " withLostRanks, the same on every rank, or abort and start all ranks anew");
+    SortedSet<Integer> excluded = new TreeSet<>(lostRanks);
+    if (excluded.isEmpty()) {
+      Optional<Awaited> awaited = communicator.awaited();
+      awaited.ifPresent(known -> excluded.addAll(known.failed().stream().boxed().toList()));
+      if (excluded.isEmpty()) {
+        throw cannot(
+            communicator,
+            failure,
+            failure,
+            "NCCL does not report which ranks are lost"
+                + awaited.map(known -> " (" + known.text() + ")").orElse("")
+                + "; pass the ranks that the launcher reports to withLostRanks, the same on every"
+                + " rank, or abort and start all ranks anew");
+      }
     }
-    checkMajority(communicator, lostRanks, failure, failure);
+    checkMajority(communicator, excluded, failure, failure);
     try {
-      return communicator.shrinkAfterFailure(new TreeSet<>(lostRanks));
+      return communicator.shrinkAfterFailure(excluded);
     } catch (NcclException e) {
       e.addSuppressed(failure);
       throw e;

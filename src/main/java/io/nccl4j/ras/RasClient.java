@@ -10,6 +10,7 @@ import java.net.SocketTimeoutException;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.function.Consumer;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * A client of the RAS service of one address. Immutable; each request has its own connection, so
@@ -26,6 +27,7 @@ import java.util.function.Consumer;
  * #text} also in later releases while a communicator is being initialized. 2.27.7 crashed without
  * being asked. So ask with {@link #status}, and ask 2.29.2 or later.
  */
+@NullMarked
 public final class RasClient {
   /** Where the service listens unless {@code NCCL_RAS_ADDR} names another address. */
   public static final String DEFAULT_ADDRESS = "localhost:28028";

@@ -1,6 +1,7 @@
 package io.nccl4j.ras;
 
 import java.io.IOException;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * A change in a job that {@link RasClient#monitor} reports.
@@ -13,6 +14,7 @@ import java.io.IOException;
  * @param pid its process id, or -1
  * @param details NCCL's text, or an empty string
  */
+@NullMarked
 public record RasEvent(
     String timestamp, String group, String event, String host, int pid, String details) {
   static RasEvent read(JsonReader json) throws IOException {

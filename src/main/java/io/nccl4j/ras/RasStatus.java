@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.SortedMap;
 import java.util.TreeMap;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * What the RAS service knows about a job. Immutable.
@@ -17,6 +18,7 @@ import java.util.TreeMap;
  * @param collectionSeconds how long that process collected the data of the others
  * @param timeouts how often it gave up waiting for others; if above 0, data is missing
  */
+@NullMarked
 public record RasStatus(
     String ncclVersion,
     String timestamp,

@@ -18,7 +18,4 @@
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html">RAS
  *     in NVIDIA's guide</a>
  */
-@NullMarked
 package io.nccl4j.ras;
-
-import org.jspecify.annotations.NullMarked;

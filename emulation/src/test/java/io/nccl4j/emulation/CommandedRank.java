@@ -6,6 +6,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.NcclException;
+import io.nccl4j.Recovery;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
@@ -46,6 +47,9 @@ public final class CommandedRank {
   private final Buffer data;
   private final List<Communicator> comms = new ArrayList<>();
 
+  /** The last one. */
+  private NcclException failure;
+
   private CommandedRank(int rank) {
     this.rank = rank;
     this.stream = backend.newStream(rank);
@@ -64,6 +68,7 @@ public final class CommandedRank {
       try {
         reply = "ok " + self.execute(line.split(" ", -1));
       } catch (NcclException failure) {
+        self.failure = failure;
         reply =
             "failed %s; missing %s, failed %s"
                 .formatted(failure, failure.missingRanks(), failure.failedRanks());
@@ -93,6 +98,10 @@ public final class CommandedRank {
         return awaitError();
       }
       case "split" -> comms.add(comm().split(0, rank));
+      case "recover" -> {
+        comms.add(Recovery.defaults().recover(comm(), failure));
+        drain();
+      }
       case "shrink" -> shrink(Integer.parseInt(words[1]));
       case "abort" -> {
         comms.forEach(Communicator::abort);

@@ -1,0 +1,220 @@
+package io.nccl4j.ffm;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.fixtures.RasServer;
+import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.StandIn;
+import io.nccl4j.ras.RasClient;
+import io.nccl4j.ras.RasStatus;
+import java.io.IOException;
+import java.net.ServerSocket;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+/** What a wait that times out knows from the stand-in's RAS service. */
+@OnStandIn
+class RasOnStandInTest {
+  private static final int COUNT = 100;
+  private static final Duration TIMEOUT = Duration.ofSeconds(1);
+
+  /** The stand-in listens there until the process ends. */
+  private static final int PORT = freePort();
+
+  private static final String ANOTHER_JOB =
+      """
+      {"nccl_version": "2.30.7", "communicators": [{"hash": "0x1", "size": 2, "ranks": [
+        {"rank": 0, "host": "127.0.0.1", "pid": 1, "collective_counts": {"AllReduce": 9}},
+        {"rank": 1, "host": "127.0.0.1", "pid": 1, "collective_counts": {"AllReduce": 0}}]}]}
+      """;
+
+  private final Pair pair;
+  private final List<Buffer> data;
+
+  RasOnStandInTest() {
+    StandIn.reset();
+    StandIn.setEnvironment("NCCL_RAS_ADDR", "localhost:" + PORT);
+    StandIn.setEnvironment("NCCL4J_STANDIN_RAS", "1");
+    pair = new Pair(CommunicatorConfig.defaults());
+    data =
+        List.of(
+            pair.rank(0).newBuffer(DataType.INT32, COUNT),
+            pair.rank(1).newBuffer(DataType.INT32, COUNT));
+    Group.run(
+        () -> {
+          allReduce(0);
+          allReduce(1);
+        });
+    pair.stream(0).synchronize();
+    pair.stream(1).synchronize();
+  }
+
+  private static int freePort() {
+    try (ServerSocket free = new ServerSocket(0)) {
+      return free.getLocalPort();
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  @AfterEach
+  void close() {
+    StandIn.setEnvironment("NCCL_RAS_ADDR", null);
+    StandIn.setEnvironment("NCCL4J_STANDIN_RAS", null);
+    StandIn.setEnvironment("NCCL_RAS_ENABLE", null);
+    pair.abort();
+    pair.close();
+  }
+
+  private void allReduce(int rank) {
+    pair.rank(rank).allReduce(data.get(rank), data.get(rank), ReduceOp.SUM, pair.stream(rank));
+  }
+
+  private NcclException timeout() {
+    return assertThrows(NcclTimeoutException.class, () -> pair.stream(0).synchronize(TIMEOUT));
+  }
+
+  private static void assertContains(String part, NcclException thrown) {
+    assertTrue(thrown.getMessage().contains(part), thrown::getMessage);
+  }
+
+  private static String process() {
+    return " (host 127.0.0.1, process " + ProcessHandle.current().pid() + ")";
+  }
+
+  @Test
+  void rankBehindIsMissing() {
+    allReduce(0);
+    NcclException thrown = timeout();
+    assertContains("; all-reduce 2: rank 1 has called 1" + process(), thrown);
+    assertEquals(Set.of(1), thrown.missingRanks());
+    assertEquals(Set.of(), thrown.failedRanks());
+  }
+
+  @Test
+  void silentRankHasFailed() {
+    pair.nccl(0).callNative("rank_fails", comm -> failing(comm, 1));
+    allReduce(0);
+    NcclException thrown = timeout();
+    assertContains("; rank 1 is not answering" + process(), thrown);
+    assertEquals(Set.of(), thrown.missingRanks());
+    assertEquals(Set.of(1), thrown.failedRanks());
+  }
+
+  private static int failing(java.lang.foreign.MemorySegment comm, int rank) {
+    StandIn.failRank(comm, rank, 0);
+    return 0;
+  }
+
+  @Test
+  void rankThatAbortedHasFailed() {
+    allReduce(0);
+    pair.rank(1).abort();
+    NcclException thrown = timeout();
+    assertContains("; rank 1 is no longer in the communicator", thrown);
+    assertEquals(Set.of(1), thrown.failedRanks());
+  }
+
+  @Test
+  void messagesAreNotCounted() {
+    pair.rank(0).recv(data.get(0), 1, pair.stream(0));
+    NcclException thrown = timeout();
+    assertContains(
+        "; all ranks have called the same collectives, so NCCL does not tell which rank is late",
+        thrown);
+    assertEquals(Set.of(), thrown.missingRanks());
+  }
+
+  /** The children and the parent are alike but for their hashes. */
+  @Test
+  void childIsFoundByItsHash() {
+    List<Communicator> children = new ArrayList<>();
+    Group.run(
+        () -> {
+          children.add(pair.rank(0).split(0, 0));
+          children.add(pair.rank(1).split(0, 1));
+        });
+    try (Stream first = children.get(0).newStream();
+        Stream second = children.get(1).newStream()) {
+      Group.run(
+          () -> {
+            children.get(0).allReduce(data.get(0), data.get(0), ReduceOp.SUM, first);
+            children.get(1).allReduce(data.get(1), data.get(1), ReduceOp.SUM, second);
+          });
+      first.synchronize();
+      children.get(0).broadcast(data.get(0), 0, first);
+      NcclException thrown =
+          assertThrows(NcclTimeoutException.class, () -> first.synchronize(TIMEOUT));
+      assertContains("; broadcast 1: rank 1 has called none" + process(), thrown);
+      Communicator.abortAll(children);
+    }
+  }
+
+  @Test
+  void anotherJobOnThePortIsSkipped() throws IOException {
+    try (RasServer other =
+        new RasServer(PORT, (command, _) -> RasServer.nccl(command, ANOTHER_JOB))) {
+      RasClient client = RasClient.of("127.0.0.1:" + PORT);
+      while (other.accepted() == 0) {
+        client.status(Duration.ofSeconds(30));
+      }
+      allReduce(0);
+      for (int i = 0; i < 5; i++) {
+        assertEquals(Set.of(1), timeout().missingRanks());
+      }
+    }
+  }
+
+  @Test
+  void onlyAnotherJobNamesNobody() throws IOException {
+    try (RasServer other = new RasServer((command, _) -> RasServer.nccl(command, ANOTHER_JOB))) {
+      StandIn.setEnvironment("NCCL_RAS_ADDR", other.address());
+      allReduce(0);
+      NcclException thrown = timeout();
+      assertContains(
+          "; NCCL's RAS service at " + other.address() + " answered for other jobs only", thrown);
+      assertEquals(Set.of(), thrown.missingRanks());
+    }
+  }
+
+  @Test
+  void absentServiceIsReported() {
+    StandIn.setEnvironment("NCCL_RAS_ADDR", "localhost:" + freePort());
+    allReduce(0);
+    assertContains(" does not report the ranks: Connection refused", timeout());
+  }
+
+  @Test
+  void disabledServiceIsNotAsked() {
+    StandIn.setEnvironment("NCCL_RAS_ENABLE", "0");
+    allReduce(0);
+    NcclException thrown = timeout();
+    assertContains("; NCCL_RAS_ENABLE=0, so NCCL does not report the ranks", thrown);
+    assertEquals(Set.of(), thrown.missingRanks());
+  }
+
+  @Test
+  void statusHasTheCommunicator() throws IOException {
+    RasStatus status = RasClient.of("localhost:" + PORT).status(Duration.ofSeconds(30));
+    assertEquals("2.30.7", status.ncclVersion());
+    List<RasStatus.Communicator> open =
+        status.communicators().stream().filter(c -> c.missingRanks().isEmpty()).toList();
+    assertEquals(List.of(2), open.stream().map(RasStatus.Communicator::size).toList());
+    assertEquals(1, open.getFirst().mostCalls().get("AllReduce"));
+  }
+}
