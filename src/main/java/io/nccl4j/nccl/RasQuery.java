@@ -69,8 +69,7 @@ final class RasQuery {
       return Optional.of(ask(RasClient.of(address), context, hash));
     } catch (IOException | IllegalArgumentException e) {
       LOG.debug("{}: NCCL's RAS service at {} was not asked", context, address, e);
-      return Optional.of(
-          unknown("NCCL's RAS service at " + address + " does not report the ranks: " + reason(e)));
+      return Optional.of(unknown("NCCL does not report the ranks: " + reason(e)));
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       return Optional.empty();
@@ -89,7 +88,7 @@ final class RasQuery {
     int found = 0;
     do {
       List<RasStatus.Communicator> own =
-          client.status(deadline.remaining()).communicators().stream()
+          client.status(Duration.ofMillis(deadline.remainingMillis())).communicators().stream()
               .filter(communicator -> isOwn(communicator, context, hash))
               .toList();
       if (own.size() == 1) {

@@ -5,6 +5,7 @@ import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Deadline;
 import java.io.IOException;
 import java.io.InterruptedIOException;
+import java.net.ConnectException;
 import java.net.InetAddress;
 import java.net.SocketTimeoutException;
 import java.time.Duration;
@@ -161,7 +162,7 @@ public final class RasClient {
 
   private RasConnection connect(Deadline deadline) throws IOException {
     while (true) {
-      SocketTimeoutException late = null;
+      boolean late = false;
       IOException refused = null;
       for (InetAddress address : addresses(deadline)) {
         try {
@@ -169,16 +170,18 @@ public final class RasClient {
           connection.setDeadline(deadline);
           return connection;
         } catch (SocketTimeoutException e) {
-          late = e;
+          late = true;
+        } catch (ConnectException e) {
+          refused = new ConnectException("no RAS service at " + this + ": " + e.getMessage());
         } catch (IOException e) {
           refused = e;
         }
       }
-      if (late == null) {
+      if (!late) {
         throw refused;
       }
       if (deadline.passed()) {
-        throw late;
+        throw new SocketTimeoutException(this + " did not answer in time");
       }
     }
   }

@@ -132,13 +132,17 @@ final class RasConnection implements AutoCloseable {
         throw new RasException(
             RasConnection.this + " sent more than " + (MAX_BYTES >> 20) + " MiB");
       }
-      if (deadline.passed()) {
+      try {
+        if (deadline.passed()) {
+          throw new SocketTimeoutException();
+        }
+        socket.setSoTimeout(deadline.remainingMillis());
+        int read = in.read(to, offset, Math.min(length, bytesLeft));
+        bytesLeft -= Math.max(0, read);
+        return read;
+      } catch (SocketTimeoutException e) {
         throw new SocketTimeoutException(RasConnection.this + " did not answer in time");
       }
-      socket.setSoTimeout(deadline.remainingMillis());
-      int read = in.read(to, offset, Math.min(length, bytesLeft));
-      bytesLeft -= Math.max(0, read);
-      return read;
     }
   }
 }

@@ -211,9 +211,11 @@ class RasOnStandInTest {
 
   @Test
   void absentServiceIsReported() {
-    StandIn.setEnvironment("NCCL_RAS_ADDR", "localhost:" + freePort());
+    String address = "localhost:" + freePort();
+    StandIn.setEnvironment("NCCL_RAS_ADDR", address);
     allReduce(0);
-    assertContains(" does not report the ranks: Connection refused", timeout());
+    assertContains(
+        "; NCCL does not report the ranks: no RAS service at " + address + ": ", timeout());
   }
 
   @Test

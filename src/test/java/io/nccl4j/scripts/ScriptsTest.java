@@ -99,7 +99,17 @@ class ScriptsTest {
 
   @ParameterizedTest
   @ValueSource(
-      strings = {"perf", "sweep", "report", "doctor", "trace", "explain", "simulate", "evidence"})
+      strings = {
+        "perf",
+        "sweep",
+        "report",
+        "doctor",
+        "ras",
+        "trace",
+        "explain",
+        "simulate",
+        "evidence"
+      })
   void helpOfToolNeedsNoBuild(String tool) throws Exception {
     Set<String> before = tree();
     Result result = run("scripts/nccl4j", tool, "--help");

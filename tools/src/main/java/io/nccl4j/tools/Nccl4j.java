@@ -8,6 +8,7 @@ import io.nccl4j.tools.explain.Explain;
 import io.nccl4j.tools.perf.Perf;
 import io.nccl4j.tools.perf.report.PerfReport;
 import io.nccl4j.tools.perf.sweep.Sweep;
+import io.nccl4j.tools.ras.Ras;
 import io.nccl4j.tools.simulate.Simulate;
 import io.nccl4j.tools.trace.Trace;
 import java.io.IOException;
@@ -23,6 +24,7 @@ public final class Nccl4j {
         sweep     measures every algorithm with every protocol, and what the automatic choice costs
         report    compares earlier runs of perf
         doctor    checks whether collectives can run here, and if not, why
+        ras       shows which ranks of a running NCCL job are late or lost
         trace     merges the flight recordings of several ranks into one timeline
         explain   shows which rank sends what to which, step by step
         simulate  predicts the time of an all-reduce on a cluster
@@ -45,6 +47,7 @@ public final class Nccl4j {
       case "sweep" -> Sweep.main(rest);
       case "report" -> PerfReport.main(rest);
       case "doctor" -> Doctor.main(rest);
+      case "ras" -> Ras.main(rest);
       case "trace" -> Trace.main(rest);
       case "explain" -> Explain.main(rest);
       case "simulate" -> Simulate.main(rest);

@@ -37,7 +37,17 @@ class Nccl4jTest {
 
   @ParameterizedTest
   @ValueSource(
-      strings = {"perf", "sweep", "report", "doctor", "trace", "explain", "simulate", "evidence"})
+      strings = {
+        "perf",
+        "sweep",
+        "report",
+        "doctor",
+        "ras",
+        "trace",
+        "explain",
+        "simulate",
+        "evidence"
+      })
   void toolPrintsItsHelp(String tool) throws Exception {
     FinishedProgram ended = run(tool, "--help");
     assertEquals(0, ended.status(), ended.output());
