@@ -33,6 +33,7 @@ class ArchitectureTest {
   private static final String SPI = "io.nccl4j.spi";
   private static final String NCCL = "io.nccl4j.nccl..";
   private static final String CUDA = "io.nccl4j.cuda..";
+  private static final String RAS = "io.nccl4j.ras";
   private static final String RENDEZVOUS = "io.nccl4j.rendezvous..";
   private static final String FFM = "io.nccl4j.internal.ffm";
   private static final String INTERNAL_CUDA = "io.nccl4j.internal.cuda";
@@ -62,6 +63,11 @@ class ArchitectureTest {
   void rendezvousDependsOnContractProtocolsAndAuth() {
     onlyDepends(RENDEZVOUS, CONTRACT, RENDEZVOUS, PROTOCOLS, AUTH);
     onlyDepends(PROTOCOLS, CONTRACT, PROTOCOLS, AUTH);
+  }
+
+  @Test
+  void rasDependsOnUtilOnly() {
+    onlyDepends(RAS, RAS);
   }
 
   @Test
@@ -153,7 +159,7 @@ class ArchitectureTest {
 
   @Test
   void ncclPackagesAreLayered() {
-    onlyDepends(NCCL, CONTRACT, SPI, NCCL, CUDA, INTERNAL_CUDA, FFM, BINDINGS);
+    onlyDepends(NCCL, CONTRACT, SPI, NCCL, CUDA, INTERNAL_CUDA, FFM, BINDINGS, RAS);
     onlyDepends(CUDA, CONTRACT, SPI, CUDA, INTERNAL_CUDA, FFM, BINDINGS);
     onlyDepends(INTERNAL_CUDA, CONTRACT, SPI, INTERNAL_CUDA, FFM, BINDINGS);
     onlyDepends(FFM, CONTRACT, FFM, JFR, BINDINGS);

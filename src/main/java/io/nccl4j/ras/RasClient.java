@@ -1,8 +1,8 @@
 package io.nccl4j.ras;
 
-import io.nccl4j.internal.rendezvous.HostLookup;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.HostLookup;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.net.ConnectException;

@@ -3,6 +3,7 @@ package io.nccl4j.internal.rendezvous;
 import io.nccl4j.internal.auth.SessionKeys;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.HostLookup;
 import io.nccl4j.internal.util.Loggers;
 import java.io.ByteArrayOutputStream;
 import java.io.EOFException;

@@ -1,6 +1,5 @@
-package io.nccl4j.internal.rendezvous;
+package io.nccl4j.internal.util;
 
-import io.nccl4j.internal.util.Deadline;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.util.concurrent.ExecutionException;
@@ -21,7 +20,7 @@ public final class HostLookup {
       throws IOException, InterruptedException {
     FutureTask<InetAddress[]> lookup = new FutureTask<>(() -> InetAddress.getAllByName(host));
     // Not a virtual thread: the system's lookup would pin one of the few carrier threads.
-    Thread.ofPlatform().daemon().name("nccl4j-rendezvous-lookup").start(lookup);
+    Thread.ofPlatform().daemon().name("nccl4j-lookup").start(lookup);
     try {
       return lookup.get(Math.max(1, deadline.remainingNanos()), TimeUnit.NANOSECONDS);
     } catch (TimeoutException e) {
