@@ -31,7 +31,8 @@ import org.apache.logging.log4j.Logger;
  *
  * <p>The ranks call the collectives of a communicator in one order, so if a rank has a lower count
  * of any kind than this rank, it has not called an operation that this rank has called. NCCL counts
- * each kind alone: a rank that is behind in one kind and ahead in another calls other operations.
+ * each kind alone: a rank that is behind in one kind and ahead in another calls other operations. A
+ * rank that is behind need not be the cause: it may itself wait for an earlier operation.
  */
 final class RasQuery {
   private static final Logger LOG = Loggers.of("io.nccl4j.nccl.NcclCommunicator");
@@ -55,7 +56,7 @@ final class RasQuery {
       NcclVersion library, CommunicatorContext context, OptionalLong hash) {
     if (!library.atLeast(SAFE)) {
       LOG.debug(
-          "{}: the RAS service of NCCL {} is not asked for the ranks that are late; it may crash, before {}",
+          "{}: the RAS service of NCCL {} is not asked who is late, since it may crash before {}",
           context,
           library,
           SAFE);
@@ -132,34 +133,44 @@ final class RasQuery {
     return new Awaited(String.join("; ", texts), behind, failed);
   }
 
+  /** Why no process reported a rank. */
+  private enum Absence {
+    DEAD("is considered dead", "are considered dead"),
+    SILENT("does not answer", "do not answer"),
+    LEFT("has left the communicator", "have left the communicator");
+
+    private final String ofOne;
+    private final String ofSeveral;
+
+    Absence(String ofOne, String ofSeveral) {
+      this.ofOne = ofOne;
+      this.ofSeveral = ofSeveral;
+    }
+
+    static Absence of(RasStatus.MissingRank rank) {
+      return rank.consideredDead() ? DEAD : rank.unresponsive() ? SILENT : LEFT;
+    }
+  }
+
   /** Describes the ranks that no process reported, and returns them. */
   private static BitSet missing(RasStatus.Communicator communicator, List<String> texts) {
     BitSet all = new BitSet();
-    Map<String, List<RasStatus.MissingRank>> byState = new TreeMap<>();
-    for (RasStatus.MissingRank rank : communicator.missingRanks()) {
-      all.set(rank.rank());
-      String state =
-          rank.consideredDead()
-              ? "considered dead"
-              : rank.unresponsive() ? "not answering" : "no longer in the communicator";
-      byState.computeIfAbsent(state, _ -> new ArrayList<>()).add(rank);
+    for (Absence absence : Absence.values()) {
+      BitSet ranks = new BitSet();
+      Processes processes = new Processes();
+      for (RasStatus.MissingRank rank : communicator.missingRanks()) {
+        if (Absence.of(rank) == absence) {
+          ranks.set(rank.rank());
+          processes.add(rank.host(), rank.pid());
+        }
+      }
+      if (!ranks.isEmpty()) {
+        String state = ranks.cardinality() == 1 ? absence.ofOne : absence.ofSeveral;
+        texts.add(RankSets.describe(ranks) + " " + state + processes);
+        all.or(ranks);
+      }
     }
-    byState.forEach(
-        (state, ranks) -> {
-          BitSet these = new BitSet();
-          Processes processes = new Processes();
-          ranks.forEach(
-              rank -> {
-                these.set(rank.rank());
-                processes.add(rank.host(), rank.pid());
-              });
-          texts.add(RankSets.describe(these) + is(these) + state + processes);
-        });
     return all;
-  }
-
-  private static String is(BitSet ranks) {
-    return ranks.cardinality() == 1 ? " is " : " are ";
   }
 
   /** Describes the ranks that have called fewer collectives than this rank, and returns them. */

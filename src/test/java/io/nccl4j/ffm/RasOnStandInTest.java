@@ -117,7 +117,7 @@ class RasOnStandInTest {
     pair.nccl(0).callNative("rank_fails", comm -> failing(comm, 1));
     allReduce(0);
     NcclException thrown = timeout();
-    assertContains("; rank 1 is not answering" + process(), thrown);
+    assertContains("; rank 1 does not answer" + process(), thrown);
     assertEquals(Set.of(), thrown.missingRanks());
     assertEquals(Set.of(1), thrown.failedRanks());
   }
@@ -132,7 +132,7 @@ class RasOnStandInTest {
     allReduce(0);
     pair.rank(1).abort();
     NcclException thrown = timeout();
-    assertContains("; rank 1 is no longer in the communicator", thrown);
+    assertContains("; rank 1 has left the communicator", thrown);
     assertEquals(Set.of(1), thrown.failedRanks());
   }
 

@@ -56,7 +56,7 @@ class RasQueryTest {
     calls(3, 641, 3);
     missing(4, true, false);
     assertDescribed(
-        "rank 4 is not answering (host b, process 7); all-reduce 641: ranks 1, 2 have called 640 (host h0, process 100; host h1, process 101)",
+        "rank 4 does not answer (host b, process 7); all-reduce 641: ranks 1, 2 have called 640 (host h0, process 100; host h1, process 101)",
         Set.of(1, 2),
         Set.of(4));
   }
@@ -80,7 +80,7 @@ class RasQueryTest {
     missing(3, false, false);
     missing(4, true, false);
     assertDescribed(
-        "rank 1 is considered dead (host b, process 7); rank 3 is no longer in the communicator (host b, process 7); ranks 2, 4 are not answering (host b, process 7)",
+        "rank 1 is considered dead (host b, process 7); ranks 2, 4 do not answer (host b, process 7); rank 3 has left the communicator (host b, process 7)",
         Set.of(),
         Set.of(1, 2, 3, 4));
   }

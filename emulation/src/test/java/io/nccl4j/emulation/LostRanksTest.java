@@ -172,7 +172,7 @@ class LostRanksTest {
     succeed(survivors, "enqueue");
     for (String reply : replies(survivors, "await " + KEEP_ALIVE)) {
       assertMatches(
-          ".*; rank 2 is not answering \\(host [0-9a-f:.]+, process "
+          ".*; rank 2 does not answer \\(host [0-9a-f:.]+, process "
               + ranks.get(LOST).process.pid()
               + "\\) .*; missing \\[], failed \\[2]",
           reply);
