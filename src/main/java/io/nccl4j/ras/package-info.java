@@ -4,10 +4,11 @@
  * collective.
  *
  * {@snippet :
- * RasStatus status = RasClient.of("localhost:28028").status(Duration.ofSeconds(10));
- * for (RasStatus.Communicator communicator : status.communicators()) {
- *   communicator.missingRanks().forEach(System.out::println);
- * }
+ * RasStatus status = RasClient.of(address).status(Duration.ofSeconds(10)); // localhost:28028
+ * List<RasStatus.MissingRank> lost =
+ *     status.communicators().stream()
+ *         .flatMap(communicator -> communicator.missingRanks().stream())
+ *         .toList();
  * }
  *
  * <p>Every process with a communicator of NCCL 2.24 or later runs the service. This package needs

@@ -126,6 +126,20 @@ class RasClientTest {
         Map.of("Broadcast", 1L, "AllReduce", 641L), status.communicators().getFirst().mostCalls());
   }
 
+  /** As in the documentation of the package. */
+  @Test
+  void missingRanksOfAllCommunicatorsAreListed() throws IOException {
+    try (RasServer server = new RasServer((command, _) -> RasServer.nccl(command, STATUS))) {
+      String address = server.address();
+      RasStatus status = RasClient.of(address).status(Duration.ofSeconds(10));
+      List<RasStatus.MissingRank> lost =
+          status.communicators().stream()
+              .flatMap(communicator -> communicator.missingRanks().stream())
+              .toList();
+      assertEquals(EXPECTED.communicators().getFirst().missingRanks(), lost);
+    }
+  }
+
   /** NCCL 2.28 leaves out the comma before the status of a missing rank. */
   @Test
   void statusWithoutCommaIsRead() throws IOException {
