@@ -75,48 +75,29 @@ final class CallLauncher {
 
   /** Launches calls on streams that are not captured, or that CUDA captures. */
   static void launchNow(List<Call> calls) {
-    long[] numbers = takeNumbers(calls);
+    Launched launched = Launched.count(calls);
     boolean rejected = false;
     try {
       if (FlightRecorderEvents.on()) {
-        LaunchTrace.record(calls, numbers, () -> launchPerBackend(calls));
+        LaunchTrace.record(calls, launched.numbers(), () -> launchPerBackend(calls));
       } else {
         launchPerBackend(calls);
       }
     } catch (Throwable failure) {
       rejected = rejectsAll(failure, calls);
-      describe(failure, calls, rejected ? 0 : firstCollective(calls, numbers));
+      describe(failure, calls, rejected ? 0 : launched.firstCollective());
+      if (!rejected) {
+        launched.failed();
+      }
       throw failure;
     } finally {
       if (rejected) {
-        returnNumbers(calls);
+        launched.reject();
       } else {
         trackOperands(calls);
       }
     }
-    follow(calls, numbers);
-  }
-
-  /** Sets a deadline for what was launched, on each stream. */
-  private static void follow(List<Call> calls, long[] numbers) {
-    Stream only = calls.getFirst().stream();
-    if (calls.size() == 1) {
-      followOn(only, calls, numbers[0]);
-      return;
-    }
-    Map<Stream, List<Call>> perStream = new LinkedHashMap<>();
-    for (Call call : calls) {
-      perStream.computeIfAbsent(call.stream(), stream -> new ArrayList<>()).add(call);
-    }
-    perStream.forEach(
-        (stream, launched) ->
-            followOn(stream, launched, numbers[calls.indexOf(launched.getFirst())]));
-  }
-
-  private static void followOn(Stream stream, List<Call> launched, long number) {
-    if (!stream.captured()) {
-      stream.driver().follow(new LaunchDeadline(launched, number));
-    }
+    launched.follow();
   }
 
   /** Passes all calls of one backend to it together. */
@@ -161,40 +142,6 @@ final class CallLauncher {
         && calls.stream().allMatch(call -> call.communicator() == only)) {
       Operation operation = calls.size() == 1 ? calls.getFirst().operation() : null;
       known.initDetails(only.details().in(operation, firstCollective));
-    }
-  }
-
-  private static long firstCollective(List<Call> calls, long[] numbers) {
-    for (int i = 0; i < numbers.length; i++) {
-      if (calls.get(i).collective()) {
-        return numbers[i];
-      }
-    }
-    return 0;
-  }
-
-  /**
-   * Counts the calls in their communicators. A captured call runs later, and is counted by each
-   * launch of its graph.
-   *
-   * @return the number of each call, or 0
-   */
-  private static long[] takeNumbers(List<Call> calls) {
-    long[] numbers = new long[calls.size()];
-    for (int i = 0; i < numbers.length; i++) {
-      Call call = calls.get(i);
-      if (!call.stream().captured()) {
-        numbers[i] = call.communicator().numbers().count(call.operation(), call.peer());
-      }
-    }
-    return numbers;
-  }
-
-  private static void returnNumbers(List<Call> calls) {
-    for (Call call : calls) {
-      if (!call.stream().captured()) {
-        call.communicator().numbers().uncount(call.operation(), call.peer());
-      }
     }
   }
 

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.flight.OperationLog;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.LeakTracker;
@@ -66,6 +67,10 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private final LongAdder bytes = new LongAdder();
   private final Supplier<StatisticsMXBean.CommunicatorStatistics> statistics = this::statistics;
   private final GrowId growId = new GrowId(this);
+  // The records of its operations, once connected; null if they are turned off.
+  private volatile OperationLog log;
+  private boolean dumpedAfterTimeout;
+  private boolean dumpedAfterFailure;
 
   // The progress of the streams that have its operations; it holds its stream weakly.
   private final Set<StreamProgress> usedStreams = ConcurrentHashMap.newKeySet();
@@ -325,6 +330,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       if (size >= 0) {
         // A split without a color for this rank creates nothing to close.
         leak.watch(owner, toString());
+        log = FlightRecorder.open(this);
       }
     } catch (Throwable failure) {
       Statistics.failed(failure);
@@ -446,6 +452,11 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     } else if (next == State.CONNECTED && size >= 0) {
       Statistics.opened(statistics);
     }
+    if (log != null && next == State.ABORTED) {
+      FlightRecorder.aborted(log);
+    } else if (log != null && next == State.CLOSED) {
+      FlightRecorder.closed(log);
+    }
   }
 
   @Override
@@ -504,8 +515,63 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       Statistics.failed(found.get());
       failureReported = true;
       CommunicatorEvents.record(this, "failure", found.get());
+      dumpAfterFailure();
     }
     return found;
+  }
+
+  /** Records a call that is about to be launched; returns its record, or 0. */
+  long record(Call call, long number) {
+    OperationLog records = log;
+    if (records == null || call.operation() == null) {
+      return 0;
+    }
+    boolean collective = call.collective();
+    return records.add(
+        FlightRecorder.kind(call),
+        call.peer(),
+        collective ? number : numbers.collectives(),
+        collective ? 0 : number,
+        call.count(),
+        call.stream().number());
+  }
+
+  /** Removes the record of a rejected call; does nothing for 0. */
+  void removeRecord(long record) {
+    if (record != 0) {
+      log.remove(record);
+    }
+  }
+
+  /**
+   * Records that a call has been completed, unless an abort may have ended it; does nothing for 0.
+   */
+  void completeRecord(long record, long nanos) {
+    if (record != 0 && !operationsEnded) {
+      log.complete(record, nanos);
+    }
+  }
+
+  @Override
+  public void dumpAfterTimeout() {
+    synchronized (this) {
+      if (log == null || dumpedAfterTimeout || dumpedAfterFailure) {
+        return;
+      }
+      dumpedAfterTimeout = true;
+    }
+    FlightRecorder.failed(log);
+  }
+
+  /** Writes the records of operations after the first failure, if a folder is set for that. */
+  void dumpAfterFailure() {
+    synchronized (this) {
+      if (log == null || dumpedAfterFailure) {
+        return;
+      }
+      dumpedAfterFailure = true;
+    }
+    FlightRecorder.failed(log);
   }
 
   /** Returns failure details that name this communicator. */

@@ -266,13 +266,13 @@ public final class Graph implements AutoCloseable {
       }
       return;
     }
-    List<Call> calls = calls();
-    long[] numbers = new long[calls.size()];
+    List<Call> calls = calls().stream().map(call -> call.on(stream)).toList();
+    if (calls.isEmpty()) { // a graph of other code's work
+      driver.launch(stream.driver());
+      return;
+    }
+    Launched launched = Launched.count(calls);
     try {
-      for (int i = 0; i < numbers.length; i++) {
-        Call call = calls.get(i);
-        numbers[i] = call.communicator().numbers().count(call.operation(), call.peer());
-      }
       if (FlightRecorderEvents.on()) {
         GraphEvent event = new GraphEvent("launch", stream.device(), stream.number());
         fill(event);
@@ -283,9 +283,7 @@ public final class Graph implements AutoCloseable {
     } finally {
       calls.forEach(call -> call.trackOperands(stream));
     }
-    if (!calls.isEmpty()) {
-      stream.driver().follow(new LaunchDeadline(calls, numbers[0]));
-    }
+    launched.follow();
   }
 
   private List<Call> calls() {

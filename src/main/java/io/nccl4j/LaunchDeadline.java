@@ -3,7 +3,6 @@ package io.nccl4j;
 import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.FailureDetails;
-import io.nccl4j.spi.PendingLaunch;
 import java.time.Duration;
 import java.util.BitSet;
 import java.util.List;
@@ -14,7 +13,7 @@ import org.apache.logging.log4j.Logger;
  * The deadline of calls that were launched together on a stream of a library without deadlines: a
  * warning if the device does not get past them, and later their end.
  */
-final class LaunchDeadline implements PendingLaunch {
+final class LaunchDeadline {
   /** When the warning is logged, or after half of a shorter timeout. */
   private static final Duration WARNING = Duration.ofSeconds(30);
 
@@ -41,18 +40,12 @@ final class LaunchDeadline implements PendingLaunch {
     this.number = number;
   }
 
-  @Override
-  public List<Call> calls() {
-    return calls;
-  }
-
-  @Override
-  public void completed(long nanos) {
-    // In time.
-  }
-
-  @Override
-  public void pending(long nanos) {
+  /**
+   * Warns or ends the calls, if it is time to.
+   *
+   * @param nanos how long the stream has completed nothing
+   */
+  void pending(long nanos) {
     if (passed || first.communicator().isAborted()) {
       return;
     }
@@ -100,6 +93,7 @@ final class LaunchDeadline implements PendingLaunch {
     if (first.communicator().isAborted()) {
       return; // meanwhile, perhaps because of its operations on another stream
     }
+    calls.stream().map(Call::communicator).distinct().forEach(CommunicatorCore::dumpAfterFailure);
     NcclTimeoutException failure = failure(timeout());
     switch (first.communicator().config().timeoutAction()) {
       case REPORT -> LOG.error("{}", failure.getMessage());

@@ -33,6 +33,12 @@ interface StreamUser {
   /** Returns what its current operation waits for; empty if that is not known. */
   Optional<Awaited> awaited();
 
+  /**
+   * Writes the records of operations after the first wait that timed out, if a folder is set for
+   * that.
+   */
+  void dumpAfterTimeout();
+
   /** Records that a stream was abandoned with pending operations of this communicator. */
   void markStranded();
 }

@@ -123,6 +123,7 @@ final class StreamUsers implements StreamContext {
   @Override
   public NcclException timedOut(String function, Duration timeout, String waitedFor) {
     List<StreamUser> open = users.stream().filter(StreamUser::isOpen).toList();
+    open.forEach(StreamUser::dumpAfterTimeout);
     String where =
         open.isEmpty()
             ? ""

@@ -39,6 +39,7 @@ class ArchitectureTest {
   private static final String INTERNAL_CUDA = "io.nccl4j.internal.cuda";
   private static final String JFR = "io.nccl4j.internal.jfr";
   private static final String JMX = "io.nccl4j.internal.jmx";
+  private static final String FLIGHT = "io.nccl4j.internal.flight";
   private static final String UTIL = "io.nccl4j.internal.util";
   private static final String AUTH = "io.nccl4j.internal.auth";
   private static final String PROTOCOLS = "io.nccl4j.internal.rendezvous..";
@@ -100,6 +101,11 @@ class ArchitectureTest {
   }
 
   @Test
+  void flightRecorderDependsOnUtilOnly() {
+    onlyDepends(FLIGHT, FLIGHT);
+  }
+
+  @Test
   void utilDependsOnNothing() {
     classes()
         .that()
@@ -124,6 +130,7 @@ class ArchitectureTest {
                 UTIL,
                 JFR,
                 JMX,
+                FLIGHT,
                 "java..",
                 "jdk.jfr",
                 "org.apache.logging.log4j",

@@ -19,6 +19,12 @@ public interface PendingLaunch {
   void completed(long nanos);
 
   /**
+   * Reports that the calls failed, so that the stream will not complete them; called instead of
+   * {@link #completed}, by drivers that can tell.
+   */
+  void failed();
+
+  /**
    * Reports that the stream has not completed the calls yet; called from time to time.
    *
    * @param nanos how long the stream has completed nothing, in nanoseconds

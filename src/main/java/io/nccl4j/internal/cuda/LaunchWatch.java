@@ -91,7 +91,7 @@ final class LaunchWatch {
   private void pollOnDevice() {
     for (Launch first = pending.peek(); first != null; first = pending.peek()) {
       long now = System.nanoTime();
-      if (!ended(first.end)) {
+      if (!ended(first, now)) {
         // Counted from the launch, or from the end of the launch before it.
         first.launched.pending(Math.min(now - first.at, now - completedAt));
         return;
@@ -99,22 +99,23 @@ final class LaunchWatch {
       pending.remove();
       length.decrementAndGet();
       completedAt = now;
-      first.launched.completed(now);
     }
   }
 
-  /** Returns whether the device has completed the work before an event, or does no more work. */
-  private boolean ended(CudaEventDriver event) {
+  /** Returns whether the device has completed a launch, or does no more work, and reports that. */
+  private boolean ended(Launch launch, long now) {
     try {
-      if (event.reached()) {
-        UNUSED.get(stream.device()).add(event);
-        return true;
+      if (!launch.end.reached()) {
+        return false;
       }
-      return false;
     } catch (CudaException failure) {
       // Waits for the stream throw it; the event is not used again.
       LOG.debug("{}: what was launched is not followed any more", stream, failure);
+      launch.launched.failed();
       return true;
     }
+    UNUSED.get(stream.device()).add(launch.end);
+    launch.launched.completed(now);
+    return true;
   }
 }

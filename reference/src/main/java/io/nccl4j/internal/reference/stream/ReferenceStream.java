@@ -12,6 +12,7 @@ import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.Contract;
 import io.nccl4j.spi.EventDriver;
 import io.nccl4j.spi.OperationTrace;
+import io.nccl4j.spi.PendingLaunch;
 import io.nccl4j.spi.StreamContext;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
@@ -106,6 +107,11 @@ public final class ReferenceStream implements StreamDriver {
     tasks.allEnqueued();
   }
 
+  @Override
+  public void follow(PendingLaunch launched) {
+    queue.follow(launched);
+  }
+
   /**
    * The stream's thread. No exception of a task ends it: otherwise threads that wait for the stream
    * could wait indefinitely.
@@ -147,6 +153,11 @@ public final class ReferenceStream implements StreamDriver {
       note(e);
     }
     endTrace();
+    try {
+      queue.reportRun(taskFailure != null);
+    } catch (Throwable e) {
+      note(e);
+    }
     queue.finish();
   }
 

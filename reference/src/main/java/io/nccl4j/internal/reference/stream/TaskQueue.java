@@ -1,6 +1,7 @@
 package io.nccl4j.internal.reference.stream;
 
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.PendingLaunch;
 import java.util.ArrayDeque;
 
 /**
@@ -16,6 +17,16 @@ final class TaskQueue {
   // The least number of finished tasks that a thread waits for.
   private long wakeAt = Long.MAX_VALUE;
   private boolean closed;
+
+  /** A launch whose tasks are followed, with the numbers of its first and its last task. */
+  private record Followed(long first, long last, PendingLaunch launch) {}
+
+  private final ArrayDeque<Followed> followed = new ArrayDeque<>();
+  // The last task that any launch has followed.
+  private long lastFollowed;
+  // The number of tasks that have run, one more than finished while one is reported.
+  private long run;
+  private long lastFailed;
 
   /** Appends a task; returns the number of tasks that were appended until now. */
   synchronized long add(StreamTask task) {
@@ -53,6 +64,50 @@ final class TaskQueue {
     if (finished >= wakeAt) {
       wakeAt = Long.MAX_VALUE;
       notifyAll();
+    }
+  }
+
+  /** Follows the tasks that were appended since the last call. */
+  void follow(PendingLaunch launch) {
+    boolean hasRun;
+    boolean failed;
+    synchronized (this) {
+      Followed tasks = new Followed(lastFollowed + 1, enqueued(), launch);
+      lastFollowed = tasks.last;
+      hasRun = run >= tasks.last;
+      failed = lastFailed >= tasks.first;
+      if (!hasRun) {
+        followed.add(tasks);
+      }
+    }
+    if (hasRun) {
+      report(launch, failed);
+    }
+  }
+
+  /** Consumer: reports to the launches whose last task has run, just before it finishes. */
+  void reportRun(boolean taskFailed) {
+    synchronized (this) {
+      run = finished + 1;
+      lastFailed = taskFailed ? run : lastFailed;
+    }
+    Followed next = nextRun();
+    while (next != null) {
+      report(next.launch, lastFailed >= next.first);
+      next = nextRun();
+    }
+  }
+
+  private synchronized Followed nextRun() {
+    Followed next = followed.peek();
+    return next != null && next.last <= run ? followed.remove() : null;
+  }
+
+  private static void report(PendingLaunch launch, boolean failed) {
+    if (failed) {
+      launch.failed();
+    } else {
+      launch.completed(System.nanoTime());
     }
   }
 

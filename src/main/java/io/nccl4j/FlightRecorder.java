@@ -1,0 +1,221 @@
+package io.nccl4j;
+
+import io.nccl4j.internal.flight.Dump;
+import io.nccl4j.internal.flight.OperationLog;
+import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.LibraryVersion;
+import io.nccl4j.internal.util.Loggers;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Deque;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
+import org.jspecify.annotations.NullMarked;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Keeps the last operations of each communicator, to find the reason when ranks wait for each
+ * other. It is always on and has nothing to do with the JDK's Flight Recorder.
+ *
+ * <p>Each rank records its last 2,000 operations: name, numbers, count, type, operator, root or
+ * peer, and when it was called and completed. The records are in a file in memory that survives a
+ * crash of the process. {@code nccl4j flight} reads the records of all ranks and names the rank
+ * that is behind or has called something else.
+ *
+ * <p>If the environment variable {@code NCCL4J_FLIGHT_DIR} or the system property {@code
+ * io.nccl4j.flight.dir} names a folder, the records are written there when an operation of a
+ * communicator fails or a wait for it times out. {@link #dump} writes them at any time.
+ */
+@NullMarked
+public final class FlightRecorder {
+  private static final int RECORDS = 2000;
+  private static final int MAX_RECORDS = 1_000_000;
+  // Communicators that were aborted, of which the records are kept.
+  private static final int KEPT = 8;
+  private static final Duration WRITE_TIMEOUT = Duration.ofSeconds(5);
+  private static final long REPEAT_NANOS = Duration.ofSeconds(10).toNanos();
+  private static final int MAX_NAME = 200;
+
+  private static final Set<OperationLog> OPEN = ConcurrentHashMap.newKeySet();
+  private static final Deque<OperationLog> ABORTED = new ArrayDeque<>();
+
+  // When all logs were last written after a failure; guarded by this class.
+  private static long writtenAt = System.nanoTime() - REPEAT_NANOS;
+
+  private FlightRecorder() {}
+
+  private static @Nullable String setting(String name) {
+    String property = System.getProperty("io.nccl4j.flight." + name);
+    String text =
+        property != null
+            ? property
+            : System.getenv("NCCL4J_FLIGHT_" + name.toUpperCase(Locale.ROOT));
+    return text == null || text.isBlank() ? null : text.strip();
+  }
+
+  /**
+   * Writes the records of all ranks of this process, of open communicators and of the last that
+   * were aborted: for each rank {@code nccl4j_COMMUNICATOR_rank_RANK}, which PyTorch's {@code
+   * torchfrtrace} reads, and {@code COMMUNICATOR_rank_RANK.json} with the same content, which
+   * {@code nccl4j flight} reads. Any thread may call it at any time.
+   *
+   * @param folder the folder, which is created if it does not exist; ranks of other processes may
+   *     write to it, too. Existing files of the same ranks are replaced
+   * @return the files for {@code torchfrtrace}
+   * @throws IOException if a file cannot be written
+   */
+  public static List<Path> dump(Path folder) throws IOException {
+    Objects.requireNonNull(folder, "folder");
+    return write(logs(), folder);
+  }
+
+  private static List<OperationLog> logs() {
+    List<OperationLog> logs = new ArrayList<>(OPEN);
+    synchronized (ABORTED) {
+      logs.addAll(ABORTED);
+    }
+    return logs;
+  }
+
+  private static List<Path> write(List<OperationLog> logs, Path folder) throws IOException {
+    Files.createDirectories(folder);
+    List<Path> files = new ArrayList<>();
+    for (OperationLog log : logs) {
+      files.add(Dump.write(Dump.of(log), folder));
+    }
+    return files;
+  }
+
+  /** Creates the log of a connected communicator; returns null if none is wanted. */
+  static @Nullable OperationLog open(CommunicatorCore communicator) {
+    int records = records();
+    if (records == 0) {
+      return null;
+    }
+    boolean frames = "1".equals(setting("frames"));
+    OperationLog log = OperationLog.create(about(communicator), records, frames);
+    OPEN.add(log);
+    return log;
+  }
+
+  private static int records() {
+    String text = setting("records");
+    try {
+      return text == null
+          ? RECORDS
+          : Arguments.inRange(Integer.parseInt(text), "NCCL4J_FLIGHT_RECORDS", 0, MAX_RECORDS);
+    } catch (NumberFormatException e) {
+      throw new IllegalArgumentException(
+          "NCCL4J_FLIGHT_RECORDS is '%s'; it must be a number from 0 to %d"
+              .formatted(text, MAX_RECORDS),
+          e);
+    }
+  }
+
+  private static Map<String, String> about(CommunicatorCore communicator) {
+    Map<String, String> about = new LinkedHashMap<>();
+    about.put("communicator", communicator.identity());
+    String name = communicator.config().name().replaceAll("\\R", " ");
+    about.put("name", name.substring(0, Math.min(name.length(), MAX_NAME)));
+    about.put("rank", Integer.toString(communicator.rank()));
+    about.put("size", Integer.toString(communicator.size()));
+    about.put("backend", communicator.backend().name());
+    about.put("version", LibraryVersion.current());
+    about.put("host", host());
+    about.put("process", Long.toString(ProcessHandle.current().pid()));
+    about.put("operations", names(Operation.values()));
+    about.put("types", names(DataType.values()));
+    about.put("operators", "sum,prod,max,min,avg,premulsum,none");
+    return about;
+  }
+
+  private static String host() {
+    try {
+      return Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
+    } catch (IOException e) {
+      return "unknown";
+    }
+  }
+
+  private static String names(Enum<?>[] values) {
+    return Arrays.stream(values)
+        .map(value -> value.name().toLowerCase(Locale.ROOT))
+        .collect(Collectors.joining(","));
+  }
+
+  /** Returns the kind of a call in the lists of the header. */
+  @SuppressWarnings("EnumOrdinal") // The lists of the log's header have this order.
+  static int kind(Call call) {
+    DataType type = (call.send() == null ? call.recv() : call.send()).type();
+    int operator = call.op() == null ? 6 : Math.min(call.op().code(), 5);
+    return OperationLog.kind(call.operation().ordinal(), type.ordinal(), operator);
+  }
+
+  /** Ends the log of a communicator that was closed. */
+  static void closed(OperationLog log) {
+    OPEN.remove(log);
+    log.deleteFile();
+  }
+
+  /** Keeps the log of a communicator that was aborted, instead of the oldest one that was. */
+  static void aborted(OperationLog log) {
+    OPEN.remove(log);
+    synchronized (ABORTED) {
+      ABORTED.add(log);
+      if (ABORTED.size() > KEPT) {
+        ABORTED.remove().deleteFile();
+      }
+    }
+  }
+
+  /**
+   * Writes the logs of this process, if a folder is set: the other ranks and communicators may have
+   * caused the failure. If that was done less than 10 s ago, writes this log alone.
+   */
+  static void failed(OperationLog log) {
+    String folder = setting("dir");
+    if (folder == null) {
+      return;
+    }
+    // In a thread of its own, since a network file system may hang; the failure must be thrown.
+    Thread writer =
+        Thread.ofPlatform().daemon().name("nccl4j-flight").start(() -> write(log, folder));
+    Interrupts.defer(() -> Interrupts.awaitUninterruptibly(() -> writer.join(WRITE_TIMEOUT)));
+  }
+
+  private static void write(OperationLog log, String folder) {
+    try {
+      if (due()) {
+        List<Path> files = write(logs(), Arguments.path(folder, "NCCL4J_FLIGHT_DIR"));
+        Loggers.of(FlightRecorder.class)
+            .warn("the last operations of {} ranks were written to {}", files.size(), folder);
+      } else {
+        write(List.of(log), Path.of(folder));
+      }
+    } catch (IOException | RuntimeException e) {
+      Loggers.of(FlightRecorder.class)
+          .warn("the last operations cannot be written to {}", folder, e);
+    }
+  }
+
+  private static synchronized boolean due() {
+    long now = System.nanoTime();
+    boolean due = now - writtenAt >= REPEAT_NANOS;
+    if (due) {
+      writtenAt = now;
+    }
+    return due;
+  }
+}

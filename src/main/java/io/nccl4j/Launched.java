@@ -1,0 +1,119 @@
+package io.nccl4j;
+
+import io.nccl4j.spi.PendingLaunch;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Calls that are launched together, with their numbers and their records in the flight recorder. A
+ * captured call has neither: it runs later, and is counted by each launch of its graph.
+ */
+final class Launched implements PendingLaunch {
+  private final List<Call> calls;
+  // The sequence number and the record of each call, or 0.
+  private final long[] numbers;
+  private final long[] records;
+  // Created if the stream does not complete the calls soon; only the thread that reports uses it.
+  private LaunchDeadline deadline;
+
+  private Launched(List<Call> calls, long[] numbers, long[] records) {
+    this.calls = calls;
+    this.numbers = numbers;
+    this.records = records;
+  }
+
+  /** Counts and records calls that are about to be launched. */
+  static Launched count(List<Call> calls) {
+    Launched launched = new Launched(calls, new long[calls.size()], new long[calls.size()]);
+    for (int i = 0; i < launched.numbers.length; i++) {
+      Call call = calls.get(i);
+      if (!call.stream().captured()) {
+        CommunicatorCore communicator = call.communicator();
+        launched.numbers[i] = communicator.numbers().count(call.operation(), call.peer());
+        launched.records[i] = communicator.record(call, launched.numbers[i]);
+      }
+    }
+    return launched;
+  }
+
+  @Override
+  public List<Call> calls() {
+    return calls;
+  }
+
+  /** Returns the sequence number of each call, or 0. */
+  long[] numbers() {
+    return numbers;
+  }
+
+  /** Undoes the counts and records of calls that were rejected. */
+  void reject() {
+    for (int i = 0; i < numbers.length; i++) {
+      Call call = calls.get(i);
+      if (!call.stream().captured()) {
+        call.communicator().numbers().uncount(call.operation(), call.peer());
+        call.communicator().removeRecord(records[i]);
+      }
+    }
+  }
+
+  /** Returns the number of the first collective, or 0. */
+  long firstCollective() {
+    for (int i = 0; i < numbers.length; i++) {
+      if (calls.get(i).collective()) {
+        return numbers[i];
+      }
+    }
+    return 0;
+  }
+
+  /** Follows the launched calls on each stream that is not captured. */
+  void follow() {
+    Stream first = calls.getFirst().stream();
+    if (calls.size() == 1 || calls.stream().allMatch(call -> call.stream() == first)) {
+      if (!first.captured()) {
+        first.driver().follow(this);
+      }
+      return;
+    }
+    Map<Stream, List<Integer>> perStream = new LinkedHashMap<>();
+    for (int i = 0; i < numbers.length; i++) {
+      perStream.computeIfAbsent(calls.get(i).stream(), s -> new ArrayList<>()).add(i);
+    }
+    perStream.forEach(
+        (stream, indices) -> {
+          if (!stream.captured()) {
+            stream.driver().follow(part(indices));
+          }
+        });
+  }
+
+  private Launched part(List<Integer> indices) {
+    return new Launched(
+        indices.stream().map(calls::get).toList(),
+        indices.stream().mapToLong(i -> numbers[i]).toArray(),
+        indices.stream().mapToLong(i -> records[i]).toArray());
+  }
+
+  @Override
+  public void completed(long nanos) {
+    for (int i = 0; i < records.length; i++) {
+      calls.get(i).communicator().completeRecord(records[i], nanos);
+    }
+  }
+
+  @Override
+  public void failed() {
+    calls.stream().map(Call::communicator).distinct().forEach(CommunicatorCore::dumpAfterFailure);
+  }
+
+  @Override
+  public void pending(long nanos) {
+    if (deadline == null) {
+      deadline = new LaunchDeadline(calls, numbers[0]);
+    }
+    deadline.pending(nanos);
+  }
+}
