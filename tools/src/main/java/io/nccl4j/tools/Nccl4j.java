@@ -5,6 +5,7 @@ import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.doctor.Doctor;
 import io.nccl4j.tools.evidence.EvidenceCommand;
 import io.nccl4j.tools.explain.Explain;
+import io.nccl4j.tools.flight.Flight;
 import io.nccl4j.tools.perf.Perf;
 import io.nccl4j.tools.perf.report.PerfReport;
 import io.nccl4j.tools.perf.sweep.Sweep;
@@ -25,6 +26,7 @@ public final class Nccl4j {
         report    compares earlier runs of perf
         doctor    checks whether collectives can run here, and if not, why
         ras       shows which ranks of a running NCCL job are late or lost
+        flight    compares the last operations of the ranks of a job that hangs or has crashed
         trace     merges the flight recordings of several ranks into one timeline
         explain   shows which rank sends what to which, step by step
         simulate  predicts the time of an all-reduce on a cluster
@@ -48,6 +50,7 @@ public final class Nccl4j {
       case "report" -> PerfReport.main(rest);
       case "doctor" -> Doctor.main(rest);
       case "ras" -> Ras.main(rest);
+      case "flight" -> Flight.main(rest);
       case "trace" -> Trace.main(rest);
       case "explain" -> Explain.main(rest);
       case "simulate" -> Simulate.main(rest);

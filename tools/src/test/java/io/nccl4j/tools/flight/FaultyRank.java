@@ -54,8 +54,7 @@ public final class FaultyRank {
     CommunicatorConfig config =
         CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(2)).withName("train");
     try (Backend backend = Backend.auto(() -> Backend.reference(1));
-        Rendezvous rendezvous =
-            Rendezvous.files(folder.resolve("meet"), RankInfo.of(rank, RANKS));
+        Rendezvous rendezvous = Rendezvous.files(folder.resolve("meet"), RankInfo.of(rank, RANKS));
         Communicator comm = rendezvous.newCommunicator(backend, config);
         Stream stream = comm.newStream();
         Buffer data = comm.newBuffer(DataType.FLOAT32, COUNT);

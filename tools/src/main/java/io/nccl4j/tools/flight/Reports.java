@@ -1,0 +1,182 @@
+package io.nccl4j.tools.flight;
+
+import static io.nccl4j.tools.cli.JsonTree.object;
+
+import io.nccl4j.tools.flight.RankLog.Call;
+import io.nccl4j.tools.plots.Page;
+import io.nccl4j.tools.plots.Table;
+import io.nccl4j.tools.plots.Table.Cell;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.stream.LongStream;
+
+/** Formats comparisons as text, JSON and a page. */
+final class Reports {
+  // The last collectives that the page shows.
+  private static final int SHOWN = 24;
+
+  private Reports() {}
+
+  private static String title(Comparison comparison) {
+    RankLog any = comparison.any();
+    return "communicator %s%s, %d ranks, %s"
+        .formatted(
+            any.communicator(),
+            any.name().isEmpty() ? "" : " (" + any.name() + ")",
+            any.size(),
+            any.backend());
+  }
+
+  private static List<String> verdicts(Comparison comparison) {
+    return comparison.findings().isEmpty()
+        ? List.of("no difference: every rank has called the same and completed it")
+        : comparison.findings().stream()
+            .map(finding -> finding.kind().label() + ": " + finding.text())
+            .toList();
+  }
+
+  /** Returns the first collective that a rank has called and not completed, or a dash. */
+  private static String waitsIn(RankLog log) {
+    Call call = log.collectives().get(log.completed() + 1);
+    return call == null ? "-" : call.number() + " " + call;
+  }
+
+  static void text(Comparison comparison, PrintStream out) {
+    out.println(title(comparison));
+    out.printf(
+        "  %4s  %-20s  %8s  %8s  %9s  %s%n",
+        "rank", "host", "process", "called", "completed", "waits in");
+    for (RankLog log : comparison.logs().values()) {
+      out.printf(
+          Locale.ROOT,
+          "  %4d  %-20s  %8s  %8d  %9d  %s%n",
+          log.rank(),
+          log.host(),
+          log.process(),
+          log.called(),
+          log.completed(),
+          waitsIn(log));
+    }
+    verdicts(comparison).forEach(out::println);
+    out.println();
+  }
+
+  static Object json(Comparison comparison) {
+    RankLog any = comparison.any();
+    return object(
+        "communicator", any.communicator(),
+        "name", any.name(),
+        "backend", any.backend(),
+        "size", any.size(),
+        "ranks",
+            comparison.logs().values().stream()
+                .map(
+                    log ->
+                        object(
+                            "rank", log.rank(),
+                            "host", log.host(),
+                            "process", log.process(),
+                            "note", log.note(),
+                            "called", log.called(),
+                            "completed", log.completed(),
+                            "waits_in", waitsIn(log)))
+                .toList(),
+        "findings",
+            comparison.findings().stream()
+                .map(
+                    finding ->
+                        object(
+                            "kind", finding.kind().label(),
+                            "ranks", List.copyOf(finding.ranks()),
+                            "number", finding.number(),
+                            "text", finding.text()))
+                .toList());
+  }
+
+  static String page(List<Comparison> comparisons) throws IOException {
+    Map<String, String> headline = new LinkedHashMap<>();
+    List<Table> tables = new ArrayList<>();
+    for (Comparison comparison : comparisons) {
+      RankLog any = comparison.any();
+      String label = any.name().isEmpty() ? any.communicator() : any.name();
+      headline.put(
+          label,
+          comparison.findings().isEmpty()
+              ? "no difference"
+              : comparison.findings().stream()
+                  .map(f -> f.kind().label() + ": " + Comparison.ranks(f.ranks()))
+                  .reduce((a, b) -> a + "; " + b)
+                  .orElseThrow());
+      String text = String.join("\n", verdicts(comparison));
+      tables.add(new Table(title(comparison), text, rankColumns(), ranks(comparison)));
+      tables.add(collectives(comparison));
+    }
+    return new Page("Last operations of the ranks", headline, List.of(), "", "", tables).html();
+  }
+
+  private static List<String> rankColumns() {
+    return List.of("rank", "process", "called", "completed", "waits in");
+  }
+
+  private static List<List<Cell>> ranks(Comparison comparison) {
+    return comparison.logs().values().stream()
+        .map(
+            log ->
+                List.of(
+                    Cell.of(String.valueOf(log.rank())),
+                    Cell.of(
+                        log.process()
+                            + " on "
+                            + log.host()
+                            + (log.note().isEmpty() ? "" : ", " + log.note())),
+                    Cell.of(String.valueOf(log.called())),
+                    Cell.of(String.valueOf(log.completed())),
+                    Cell.text(waitsIn(log))))
+        .toList();
+  }
+
+  /** Returns the table of the last collectives: a line for each rank. */
+  private static Table collectives(Comparison comparison) {
+    long last = comparison.logs().values().stream().mapToLong(RankLog::called).max().orElse(0);
+    List<Long> numbers =
+        LongStream.rangeClosed(Math.max(1, last - SHOWN + 1), last).boxed().toList();
+    List<String> columns = new ArrayList<>(List.of("rank"));
+    numbers.forEach(number -> columns.add(String.valueOf(number)));
+    List<List<Cell>> rows = new ArrayList<>();
+    for (RankLog log : comparison.logs().values()) {
+      List<Cell> row = new ArrayList<>(List.of(Cell.of(String.valueOf(log.rank()))));
+      numbers.forEach(number -> row.add(cell(comparison, log, number)));
+      rows.add(row);
+    }
+    return new Table(
+        "The last collectives",
+        "Green: completed. Red: differs from the other ranks, or is missing.",
+        columns,
+        rows);
+  }
+
+  private static Cell cell(Comparison comparison, RankLog log, long number) {
+    Call call = log.collectives().get(number);
+    boolean differs =
+        comparison.findings().stream()
+            .anyMatch(
+                finding ->
+                    finding.number() == number
+                        && finding.ranks().contains(log.rank())
+                        && finding.kind() != Finding.Kind.NOT_COMPLETED
+                        && finding.kind() != Finding.Kind.MESSAGE);
+    String text = call == null ? "-" : call.operation() + " " + call.count();
+    Table.Kind kind =
+        differs
+            ? Table.Kind.WRONG
+            : call == null
+                ? Table.Kind.MISSING
+                : call.completed() ? Table.Kind.BEST : Table.Kind.PLAIN;
+    return new Cell(text, kind);
+  }
+}
