@@ -77,6 +77,14 @@ public abstract class ContractSuite {
   }
 
   @Nested
+  class FlightRecorders extends FlightRecorderContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class GradientReducers extends GradientReducerContract {
     @Override
     BackendUnderTest underTest() {

@@ -15,6 +15,7 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 
 /**
  * Compares the ranks of one communicator. Ranks that differ at a collective are compared no
@@ -38,6 +39,16 @@ record Comparison(SortedMap<Integer, RankLog> logs, List<Finding> findings) {
     return comparison;
   }
 
+  /** Returns when any rank made its last call, in nanoseconds since 1970. */
+  long lastCall() {
+    return logs.values().stream()
+        .flatMap(log -> Stream.concat(log.collectives().values().stream(), log.messages().stream()))
+        .mapToLong(Call::nanos)
+        .max()
+        .orElse(0);
+  }
+
+  /** Returns the log of any rank, to tell what all have in common. */
   RankLog any() {
     return logs.get(logs.firstKey());
   }
@@ -102,19 +113,22 @@ record Comparison(SortedMap<Integer, RankLog> logs, List<Finding> findings) {
     String who =
         behind.stream()
             .map(
-                rank -> "%s has called %d".formatted(logs.get(rank).who(), logs.get(rank).called()))
+                rank ->
+                    "%s has called %d collectives"
+                        .formatted(logs.get(rank).who(), logs.get(rank).called()))
             .collect(Collectors.joining(", "));
+    Set<Integer> waiting = new TreeSet<>(calls.keySet());
+    waiting.removeIf(rank -> calls.get(rank).completed());
+    String others =
+        waiting.isEmpty()
+            ? ranks(calls.keySet()) + " called"
+            : ranks(waiting) + (waiting.size() == 1 ? " waits in" : " wait in");
     add(
         Kind.BEHIND,
         behind,
         number,
-        "%s; collective %d, %s, of %s waits for %s"
-            .formatted(
-                who,
-                number,
-                calls.values().iterator().next(),
-                ranks(calls.keySet()),
-                behind.size() == 1 ? "it" : "them"));
+        "%s; %s collective %d, %s"
+            .formatted(who, others, number, calls.values().iterator().next()));
   }
 
   /** Compares the calls of a collective; returns whether they match. */

@@ -9,6 +9,7 @@ import java.io.PrintStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -44,6 +45,7 @@ public final class Flight {
         }
       }
     }
+    comparisons.sort(Comparator.comparingLong(Comparison::lastCall).reversed());
     if (flags.json) {
       out.println(JsonTree.text(comparisons.stream().map(Reports::json).toList()));
     } else {

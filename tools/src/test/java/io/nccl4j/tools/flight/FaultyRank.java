@@ -4,35 +4,42 @@ import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.CommunicatorList;
+import io.nccl4j.CudaException;
 import io.nccl4j.DataType;
 import io.nccl4j.FlightRecorder;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.fixtures.RankThreads;
 import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 
 /**
- * One of three ranks, each in its own process. All call four all-reduces; then rank {@value
- * #CULPRIT} does something else than the others.
+ * Ranks that call four all-reduces; then rank {@value #CULPRIT} does something else than the
+ * others, which call an all-reduce and a broadcast.
  */
 public final class FaultyRank {
   static final int RANKS = 3;
   static final int CULPRIT = 1;
   private static final int COUNT = 1000;
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(2)).withName("train");
 
-  /** What the rank does instead of an all-reduce and a broadcast. */
+  /** What the culprit does. */
   enum Fault {
     /** The same as the others. */
     NONE,
-    /** Nothing, until it is closed. */
+    /** Nothing. */
     ABSENT,
     /** The first one, and not the second. */
     LATE,
-    /** A reduce and a broadcast. */
+    /** A reduce and the broadcast. */
     OTHER_OPERATION,
     /** An all-reduce of fewer elements, and the broadcast. */
     OTHER_COUNT,
@@ -46,36 +53,53 @@ public final class FaultyRank {
 
   private FaultyRank() {}
 
-  /** Runs one rank; the arguments are its number, the rendezvous directory and the fault. */
+  /**
+   * Runs a process. The arguments are the folder, the fault and, unless the process has all ranks,
+   * its rank. Dumps are written to {@code dumps} in the folder.
+   */
   public static void main(String[] args) throws IOException {
-    int rank = Integer.parseInt(args[0]);
-    Path folder = Path.of(args[1]);
-    Fault fault = rank == CULPRIT ? Fault.valueOf(args[2]) : Fault.NONE;
-    CommunicatorConfig config =
-        CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(2)).withName("train");
-    try (Backend backend = Backend.auto(() -> Backend.reference(1));
-        Rendezvous rendezvous = Rendezvous.files(folder.resolve("meet"), RankInfo.of(rank, RANKS));
-        Communicator comm = rendezvous.newCommunicator(backend, config);
-        Stream stream = comm.newStream();
-        Buffer data = comm.newBuffer(DataType.FLOAT32, COUNT);
-        Buffer whole = comm.newBuffer(DataType.INT32, COUNT)) {
-      for (int i = 0; i < 4; i++) {
-        comm.allReduce(data, data, ReduceOp.SUM, stream);
-      }
-      stream.synchronize(Duration.ofSeconds(20));
-      try {
-        call(fault, comm, data, whole, stream);
-        stream.synchronize(Duration.ofSeconds(4));
-      } catch (NcclException failure) {
-        System.out.println(failure.getMessage());
-      }
-      if (fault == Fault.ABSENT || fault == Fault.LATE) {
-        // A rank that computes, and calls nothing, until the others have given up.
+    Path folder = Path.of(args[0]);
+    Fault fault = Fault.valueOf(args[1]);
+    if (args.length == 2) {
+      Backend backend = Backend.auto(() -> Backend.reference(RANKS));
+      inThreads(backend, fault);
+    } else {
+      int rank = Integer.parseInt(args[2]);
+      Rendezvous rendezvous = Rendezvous.files(folder.resolve("meet"), RankInfo.of(rank, RANKS));
+      run(rendezvous.newCommunicator(Backend.reference(1), CONFIG), fault);
+      if (fault == Fault.ABSENT && rank == CULPRIT) {
+        // It computes until the test ends it, and calls nothing.
         System.in.read();
       }
-      FlightRecorder.dump(folder.resolve("dumps"));
-      comm.abort();
     }
+    FlightRecorder.dump(folder.resolve("dumps"));
+    // What hangs on a device cannot be closed.
+    Runtime.getRuntime().halt(0);
+  }
+
+  /** Runs all ranks in threads of this process; returns what is to be closed after their abort. */
+  static List<AutoCloseable> inThreads(Backend backend, Fault fault) {
+    CommunicatorList comms = backend.newCommunicators(new int[] {0, 1, 2}, CONFIG);
+    List<AutoCloseable> opened = new ArrayList<>(List.of(() -> Communicator.abortAll(comms)));
+    RankThreads.call(RANKS, rank -> run(comms.get(rank), fault)).forEach(opened::addAll);
+    return opened;
+  }
+
+  private static List<AutoCloseable> run(Communicator comm, Fault fault) {
+    Stream stream = comm.newStream();
+    Buffer data = comm.newBuffer(DataType.FLOAT32, COUNT);
+    Buffer whole = comm.newBuffer(DataType.INT32, COUNT);
+    for (int i = 0; i < 4; i++) {
+      comm.allReduce(data, data, ReduceOp.SUM, stream);
+    }
+    stream.synchronize(Duration.ofSeconds(20));
+    try {
+      call(comm.rank() == CULPRIT ? fault : Fault.NONE, comm, data, whole, stream);
+      stream.synchronize(Duration.ofSeconds(4));
+    } catch (NcclException | CudaException failure) {
+      System.out.println(failure.getMessage());
+    }
+    return List.of(stream, data, whole);
   }
 
   private static void call(

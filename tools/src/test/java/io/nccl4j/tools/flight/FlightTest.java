@@ -1,0 +1,204 @@
+package io.nccl4j.tools.flight;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.FlightRecorder;
+import io.nccl4j.fixtures.programs.FinishedProgram;
+import io.nccl4j.fixtures.programs.StandIn;
+import io.nccl4j.fixtures.programs.Torch;
+import io.nccl4j.tools.cli.Commands;
+import io.nccl4j.tools.cli.JsonTree;
+import io.nccl4j.tools.flight.FaultyRank.Fault;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** What {@code nccl4j flight} and PyTorch's {@code torchfrtrace} say about seeded faults. */
+class FlightTest {
+  @TempDir Path folder;
+
+  private final ByteArrayOutputStream out = new ByteArrayOutputStream();
+  private final ByteArrayOutputStream err = new ByteArrayOutputStream();
+
+  private int run(Object... args) {
+    out.reset();
+    return Flight.run(
+        new PrintStream(out, true, StandardCharsets.UTF_8),
+        new PrintStream(err, true, StandardCharsets.UTF_8),
+        Stream.of(args).map(Object::toString).toArray(String[]::new));
+  }
+
+  private String output() {
+    return out.toString(StandardCharsets.UTF_8);
+  }
+
+  /** Returns the communicator that was used last. */
+  private Map<?, ?> last(Path dumps) throws IOException {
+    assertEquals(Commands.OK, run(dumps, "--json"), err::toString);
+    return (Map<?, ?>) ((List<?>) JsonTree.parse(output())).getFirst();
+  }
+
+  /** Returns kind, ranks and number of each finding of the communicator that was used last. */
+  private List<String> findings(Path dumps) throws IOException {
+    return ((List<?>) last(dumps).get("findings"))
+        .stream()
+            .map(Map.class::cast)
+            .map(each -> each.get("kind") + " " + each.get("ranks") + " " + each.get("number"))
+            .toList();
+  }
+
+  /** Returns the output of the unmodified torchfrtrace. */
+  private String torch(Path dumps) throws Exception {
+    // The process of the test has dumped communicators of other tests, too.
+    String prefix = "nccl4j_" + last(dumps).get("communicator") + "_rank_";
+    return FinishedProgram.run(
+            Map.of(),
+            List.of(Torch.program("torchfrtrace").toString(), dumps.toString(), "-p", prefix))
+        .output();
+  }
+
+  private Path dumpsOfThreads(Fault fault) throws Exception {
+    try (Backend backend = Backend.reference(FaultyRank.RANKS)) {
+      List<AutoCloseable> opened = FaultyRank.inThreads(backend, fault);
+      FlightRecorder.dump(folder);
+      for (AutoCloseable each : opened) {
+        each.close();
+      }
+    }
+    return folder;
+  }
+
+  private static void assertTorchNames(String expected, String found) {
+    for (String part : expected.split(" & ", -1)) {
+      assertTrue(found.contains(part), () -> part + " is not in " + found);
+    }
+  }
+
+  @ParameterizedTest(name = "{0}")
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        "ABSENT | behind [1] 5 | Not all ranks joining collective, sequence number: 5 & missing ranks: {1}",
+        "LATE | behind [1] 6 | Not all ranks joining collective, sequence number: 6 & missing ranks: {1}",
+        "OTHER_OPERATION | other operation [1] 5 | sequence number: 5 has errors & COLLECTIVE_TYPE_MISMATCH",
+        "OTHER_COUNT | other count [1] 5 | sequence number: 5 has errors & SIZE_OR_SYNTAX_MISMATCH",
+        "OTHER_TYPE | other type [1] 5 | sequence number: 5 has errors & COLLECTIVE_DTYPE_MISMATCH",
+        "OTHER_ORDER | other order [1] 5 | sequence number: 5 has errors & COLLECTIVE_TYPE_MISMATCH"
+      })
+  void faultIsNamedLikeByTorchfrtrace(Fault fault, String finding, String torch) throws Exception {
+    Path dumps = dumpsOfThreads(fault);
+    assertEquals(List.of(finding), findings(dumps));
+    assertTorchNames(torch, torch(dumps));
+  }
+
+  @Test
+  void rightProgramHasNoFinding() throws Exception {
+    Path dumps = dumpsOfThreads(Fault.NONE);
+    assertEquals(List.of(), findings(dumps));
+    assertEquals(Commands.OK, run(dumps));
+    assertTrue(output().contains("\nno difference: "), output());
+    assertFalse(torch(dumps).contains("sequence number"));
+  }
+
+  @Test
+  void pageHasLineForEachRank() throws Exception {
+    Path page = folder.resolve("page.html");
+    assertEquals(Commands.OK, run(dumpsOfThreads(Fault.OTHER_COUNT), "--html", page));
+    String html = Files.readString(page);
+    assertTrue(html.contains("<dt>train</dt><dd>other count: rank 1</dd>"), html);
+    for (int rank = 0; rank < FaultyRank.RANKS; rank++) {
+      // One in the table of processes, one in that of collectives.
+      assertEquals(3, html.split("<th scope=\"row\">" + rank + "</th>", -1).length, html);
+    }
+    assertTrue(html.contains("<td class=\"wrong\">all_reduce 500</td>"), html);
+  }
+
+  @Tag("slow")
+  @ParameterizedTest(name = "{0}")
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        "ABSENT | behind [1] 5 | missing ranks: {1}",
+        "KILLED | behind [1] 5 | missing ranks: {1}"
+      })
+  void rankWithoutDumpIsReadFromItsFile(Fault fault, String finding, String torch)
+      throws Exception {
+    List<Process> ranks = new ArrayList<>();
+    for (int rank = 0; rank < FaultyRank.RANKS; rank++) {
+      List<String> command =
+          FinishedProgram.java(
+              "-XX:TieredStopAtLevel=1",
+              FaultyRank.class.getName(),
+              folder.toString(),
+              fault.toString(),
+              String.valueOf(rank));
+      ranks.add(
+          FinishedProgram.builder(Map.of(), command)
+              .redirectErrorStream(true)
+              .redirectOutput(folder.resolve("output-" + rank).toFile())
+              .start());
+    }
+    try {
+      for (int rank = 0; rank < FaultyRank.RANKS; rank++) {
+        if (rank != FaultyRank.CULPRIT || fault == Fault.KILLED) {
+          assertTrue(ranks.get(rank).waitFor(60, TimeUnit.SECONDS), "rank " + rank);
+        }
+      }
+      Path dumps = folder.resolve("dumps");
+      assertEquals(List.of(finding), findings(dumps));
+      Path all = folder.resolve("all");
+      assertEquals(Commands.OK, run(dumps, "--dumps", all));
+      assertTrue(
+          output().contains(fault == Fault.KILLED ? ", has ended)" : ", running)"), output());
+      assertTorchNames(torch, torch(all));
+    } finally {
+      ranks.forEach(Process::destroyForcibly);
+    }
+  }
+
+  @Tag("slow")
+  @ParameterizedTest(name = "{0}")
+  @CsvSource({"ABSENT,behind [1] 5", "LATE,behind [1] 6", "OTHER_COUNT,other count [1] 5"})
+  void faultIsNamedOnStandIn(Fault fault, String finding) throws Exception {
+    FinishedProgram ended =
+        FinishedProgram.run(
+            StandIn.build(),
+            FinishedProgram.java(FaultyRank.class.getName(), folder.toString(), fault.toString()));
+    assertEquals(0, ended.status(), ended.output());
+    assertEquals(List.of(finding), findings(folder.resolve("dumps")), ended.output());
+  }
+
+  @Test
+  void folderWithoutDumpsIsRefused() {
+    assertEquals(Commands.FAILED, run(folder));
+    assertTrue(
+        err.toString(StandardCharsets.UTF_8).contains("no dump of nccl4j's flight recorder"));
+    assertEquals(Commands.BAD_ARGUMENTS, run(folder.resolve("absent")));
+  }
+
+  @Test
+  void damagedDumpIsNamed() throws IOException {
+    Path dump = folder.resolve("1234abcd_rank_0.json");
+    Files.writeString(dump, "{\"nccl4j\": {\"rank\": \"none\"}}");
+    assertEquals(Commands.FAILED, run(folder));
+    assertEquals(
+        "flight: " + dump + " is not a dump of nccl4j's flight recorder\n",
+        err.toString(StandardCharsets.UTF_8));
+  }
+}
