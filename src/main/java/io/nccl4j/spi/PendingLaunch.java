@@ -4,7 +4,7 @@ import java.util.List;
 
 /**
  * Calls that were launched together on one stream, until the stream has completed them. Its methods
- * return at once and do not throw.
+ * do not throw and, except {@link #failed}, return at once.
  */
 public interface PendingLaunch {
   /** Returns the calls, at least one. */
@@ -20,7 +20,7 @@ public interface PendingLaunch {
 
   /**
    * Reports that the calls failed, so that the stream will not complete them; called instead of
-   * {@link #completed}, by drivers that can tell.
+   * {@link #completed}, by drivers that can tell. May write files, for a few seconds at most.
    */
   void failed();
 

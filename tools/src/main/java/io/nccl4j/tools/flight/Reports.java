@@ -103,9 +103,8 @@ final class Reports {
     List<Table> tables = new ArrayList<>();
     for (Comparison comparison : comparisons) {
       RankLog any = comparison.any();
-      String label = any.name().isEmpty() ? any.communicator() : any.name();
       headline.put(
-          label,
+          any.name() + " " + any.communicator(),
           comparison.findings().isEmpty()
               ? "no difference"
               : comparison.findings().stream()
