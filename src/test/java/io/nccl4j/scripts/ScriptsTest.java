@@ -105,6 +105,7 @@ class ScriptsTest {
         "report",
         "doctor",
         "ras",
+        "flight",
         "trace",
         "explain",
         "simulate",

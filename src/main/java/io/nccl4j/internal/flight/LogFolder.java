@@ -32,7 +32,7 @@ import java.util.Set;
  * otherwise stay; a process deletes older ones before it creates its first file.
  */
 public final class LogFolder {
-  private static final int KEPT = 16;
+  private static final int KEPT = 32;
   // Left for others, such as NCCL's own shared memory.
   private static final long RESERVED_BYTES = 32L << 20;
   private static final Path MEMORY = Path.of("/dev/shm");

@@ -129,6 +129,17 @@ class OperationLogTest {
   }
 
   @Test
+  void framesOfCallersAreKeptIfAsked() {
+    OperationLog log = OperationLog.create(Map.of("communicator", communicator), CAPACITY, true);
+    gather(log, 1);
+    List<StackTraceElement> frames = log.entries().getFirst().frames();
+    assertFalse(frames.isEmpty());
+    // Those of the library, and of this test, are left out.
+    assertFalse(frames.getFirst().getClassName().startsWith("io.nccl4j."), frames::toString);
+    log.deleteFile();
+  }
+
+  @Test
   void otherFileIsRefused() throws IOException {
     Path file = Files.write(folder.resolve("log-1"), new byte[8192]);
     IOException refused = assertThrows(IOException.class, () -> OperationLog.open(file));

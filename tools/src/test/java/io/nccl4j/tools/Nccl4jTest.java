@@ -43,6 +43,7 @@ class Nccl4jTest {
         "report",
         "doctor",
         "ras",
+        "flight",
         "trace",
         "explain",
         "simulate",

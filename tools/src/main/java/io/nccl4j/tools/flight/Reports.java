@@ -24,11 +24,12 @@ final class Reports {
 
   private static String title(Comparison comparison) {
     RankLog any = comparison.any();
-    return "communicator %s%s, %d ranks, %s"
+    return "communicator %s%s, %d %s, %s"
         .formatted(
             any.communicator(),
             any.name().isEmpty() ? "" : " (" + any.name() + ")",
             any.size(),
+            any.size() == 1 ? "rank" : "ranks",
             any.backend());
   }
 

@@ -2,10 +2,18 @@ package io.nccl4j.tools.flight;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.CommunicatorList;
+import io.nccl4j.DataType;
 import io.nccl4j.FlightRecorder;
+import io.nccl4j.NcclException;
+import io.nccl4j.ReduceOp;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.fixtures.programs.StandIn;
 import io.nccl4j.fixtures.programs.Torch;
@@ -115,6 +123,27 @@ class FlightTest {
   }
 
   @Test
+  void rejectedCallIsNotRecorded() throws IOException {
+    CommunicatorConfig config = CommunicatorConfig.defaults().withName("rejected");
+    try (Backend backend = Backend.reference(1);
+        CommunicatorList comms = backend.newCommunicators(new int[] {0}, config);
+        io.nccl4j.Stream stream = comms.get(0).newStream();
+        Buffer data = comms.get(0).newBuffer(DataType.INT32, 1)) {
+      Communicator comm = comms.get(0);
+      comm.allReduce(data, data, ReduceOp.SUM, stream);
+      // There is no receive.
+      assertThrows(NcclException.class, () -> comm.send(data, 0, stream));
+      comm.allReduce(data, data, ReduceOp.SUM, stream);
+      stream.synchronize();
+      FlightRecorder.dump(folder);
+    }
+    assertEquals(Commands.OK, run(folder));
+    assertTrue(output().contains(" (rejected), 1 rank, reference\n"), output());
+    assertEquals(List.of(), findings(folder));
+    assertEquals(2L, ((Map<?, ?>) ((List<?>) last(folder).get("ranks")).getFirst()).get("called"));
+  }
+
+  @Test
   void rightProgramHasNoFinding() throws Exception {
     Path dumps = dumpsOfThreads(Fault.NONE);
     assertEquals(List.of(), findings(dumps));
@@ -146,6 +175,7 @@ class FlightTest {
       })
   void rankWithoutDumpIsReadFromItsFile(Fault fault, String finding, String torch)
       throws Exception {
+    Path failed = folder.resolve("failed");
     List<Process> ranks = new ArrayList<>();
     for (int rank = 0; rank < FaultyRank.RANKS; rank++) {
       List<String> command =
@@ -156,7 +186,7 @@ class FlightTest {
               fault.toString(),
               String.valueOf(rank));
       ranks.add(
-          FinishedProgram.builder(Map.of(), command)
+          FinishedProgram.builder(Map.of("NCCL4J_FLIGHT_DIR", failed.toString()), command)
               .redirectErrorStream(true)
               .redirectOutput(folder.resolve("output-" + rank).toFile())
               .start());
@@ -167,6 +197,8 @@ class FlightTest {
           assertTrue(ranks.get(rank).waitFor(60, TimeUnit.SECONDS), "rank " + rank);
         }
       }
+      // What the survivors wrote when they failed.
+      assertEquals(List.of(finding), findings(failed));
       Path dumps = folder.resolve("dumps");
       assertEquals(List.of(finding), findings(dumps));
       Path all = folder.resolve("all");
