@@ -330,7 +330,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       if (size >= 0) {
         // A split without a color for this rank creates nothing to close.
         leak.watch(owner, toString());
-        log = FlightRecorder.open(this);
+        log = FlightRecorder.open(identity, config.name(), rank, size, backend.name());
       }
     } catch (Throwable failure) {
       Statistics.failed(failure);
@@ -520,20 +520,9 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     return found;
   }
 
-  /** Records a call that is about to be launched; returns its record, or 0. */
-  long record(Call call, long number) {
-    OperationLog records = log;
-    if (records == null || call.operation() == null) {
-      return 0;
-    }
-    boolean collective = call.collective();
-    return records.add(
-        FlightRecorder.kind(call),
-        call.peer(),
-        collective ? number : numbers.collectives(),
-        collective ? 0 : number,
-        call.count(),
-        call.stream().number());
+  /** Returns the records of its operations, or null if none are kept. */
+  OperationLog log() {
+    return log;
   }
 
   /** Removes the record of a rejected call; does nothing for 0. */

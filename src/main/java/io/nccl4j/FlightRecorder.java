@@ -47,6 +47,9 @@ public final class FlightRecorder {
   private static final Duration WRITE_TIMEOUT = Duration.ofSeconds(5);
   private static final long REPEAT_NANOS = Duration.ofSeconds(10).toNanos();
   private static final int MAX_NAME = 200;
+  // Positions in the header's list of operators.
+  private static final int CREATED = 5;
+  private static final int NO_OPERATOR = 6;
 
   private static final Set<OperationLog> OPEN = ConcurrentHashMap.newKeySet();
   private static final Deque<OperationLog> ABORTED = new ArrayDeque<>();
@@ -56,12 +59,9 @@ public final class FlightRecorder {
 
   private FlightRecorder() {}
 
-  private static @Nullable String setting(String name) {
-    String property = System.getProperty("io.nccl4j.flight." + name);
-    String text =
-        property != null
-            ? property
-            : System.getenv("NCCL4J_FLIGHT_" + name.toUpperCase(Locale.ROOT));
+  private static @Nullable String setting(String property, String variable) {
+    String value = System.getProperty(property);
+    String text = value != null ? value : System.getenv(variable);
     return text == null || text.isBlank() ? null : text.strip();
   }
 
@@ -98,20 +98,40 @@ public final class FlightRecorder {
     return files;
   }
 
-  /** Creates the log of a connected communicator; returns null if none is wanted. */
-  static @Nullable OperationLog open(CommunicatorCore communicator) {
+  /**
+   * Creates the log of a rank of a connected communicator; returns null if none is wanted.
+   *
+   * @param communicator the identity of the communicator, the same on all ranks
+   * @param name its name, or an empty string
+   * @param backend the name of the backend
+   */
+  static @Nullable OperationLog open(
+      String communicator, String name, int rank, int size, String backend) {
     int records = records();
     if (records == 0) {
       return null;
     }
-    boolean frames = "1".equals(setting("frames"));
-    OperationLog log = OperationLog.create(about(communicator), records, frames);
+    String label = name.replaceAll("\\R", " ");
+    Map<String, String> about = new LinkedHashMap<>();
+    about.put("communicator", communicator);
+    about.put("name", label.substring(0, Math.min(label.length(), MAX_NAME)));
+    about.put("rank", Integer.toString(rank));
+    about.put("size", Integer.toString(size));
+    about.put("backend", backend);
+    about.put("version", LibraryVersion.current());
+    about.put("host", host());
+    about.put("process", Long.toString(ProcessHandle.current().pid()));
+    about.put("operations", names(Operation.values()));
+    about.put("types", names(DataType.values()));
+    about.put("operators", "sum,prod,max,min,avg,premulsum,none");
+    boolean frames = "1".equals(setting("io.nccl4j.flight.frames", "NCCL4J_FLIGHT_FRAMES"));
+    OperationLog log = OperationLog.create(about, records, frames);
     OPEN.add(log);
     return log;
   }
 
   private static int records() {
-    String text = setting("records");
+    String text = setting("io.nccl4j.flight.records", "NCCL4J_FLIGHT_RECORDS");
     try {
       return text == null
           ? RECORDS
@@ -122,23 +142,6 @@ public final class FlightRecorder {
               .formatted(text, MAX_RECORDS),
           e);
     }
-  }
-
-  private static Map<String, String> about(CommunicatorCore communicator) {
-    Map<String, String> about = new LinkedHashMap<>();
-    about.put("communicator", communicator.identity());
-    String name = communicator.config().name().replaceAll("\\R", " ");
-    about.put("name", name.substring(0, Math.min(name.length(), MAX_NAME)));
-    about.put("rank", Integer.toString(communicator.rank()));
-    about.put("size", Integer.toString(communicator.size()));
-    about.put("backend", communicator.backend().name());
-    about.put("version", LibraryVersion.current());
-    about.put("host", host());
-    about.put("process", Long.toString(ProcessHandle.current().pid()));
-    about.put("operations", names(Operation.values()));
-    about.put("types", names(DataType.values()));
-    about.put("operators", "sum,prod,max,min,avg,premulsum,none");
-    return about;
   }
 
   private static String host() {
@@ -155,12 +158,17 @@ public final class FlightRecorder {
         .collect(Collectors.joining(","));
   }
 
-  /** Returns the kind of a call in the lists of the header. */
-  @SuppressWarnings("EnumOrdinal") // The lists of the log's header have this order.
-  static int kind(Call call) {
-    DataType type = (call.send() == null ? call.recv() : call.send()).type();
-    int operator = call.op() == null ? 6 : Math.min(call.op().code(), 5);
-    return OperationLog.kind(call.operation().ordinal(), type.ordinal(), operator);
+  /**
+   * Returns the kind of a call in the lists of the header.
+   *
+   * @param operator the operator's code, or a negative number for none
+   */
+  @SuppressWarnings("EnumOrdinal") // The lists have this order.
+  static int kind(Operation operation, DataType type, int operator) {
+    return OperationLog.kind(
+        operation.ordinal(),
+        type.ordinal(),
+        operator < 0 ? NO_OPERATOR : Math.min(operator, CREATED));
   }
 
   /** Ends the log of a communicator that was closed. */
@@ -185,7 +193,7 @@ public final class FlightRecorder {
    * caused the failure. If that was done less than 10 s ago, writes this log alone.
    */
   static void failed(OperationLog log) {
-    String folder = setting("dir");
+    String folder = setting("io.nccl4j.flight.dir", "NCCL4J_FLIGHT_DIR");
     if (folder == null) {
       return;
     }

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.flight.OperationLog;
 import io.nccl4j.spi.PendingLaunch;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -32,10 +33,26 @@ final class Launched implements PendingLaunch {
       if (!call.stream().captured()) {
         CommunicatorCore communicator = call.communicator();
         launched.numbers[i] = communicator.numbers().count(call.operation(), call.peer());
-        launched.records[i] = communicator.record(call, launched.numbers[i]);
+        launched.records[i] = record(call, launched.numbers[i]);
       }
     }
     return launched;
+  }
+
+  private static long record(Call call, long number) {
+    OperationLog log = call.communicator().log();
+    if (log == null || call.operation() == null) {
+      return 0;
+    }
+    boolean collective = call.collective();
+    DataType type = (call.send() == null ? call.recv() : call.send()).type();
+    return log.add(
+        FlightRecorder.kind(call.operation(), type, call.operator()),
+        call.peer(),
+        collective ? number : call.communicator().numbers().collectives(),
+        collective ? 0 : number,
+        call.count(),
+        call.stream().number());
   }
 
   @Override

@@ -108,7 +108,8 @@ class ApiCoverageTest {
     Assumptions.assumeTrue(Files.exists(headers), "nccl.h has not been fetched");
     Set<String> declared =
         functions(
-            headers.resolve("nccl.h"), "^\\s*(?:ncclResult_t|const char\\s*\\*|void)\\s+(nccl\\w+)\\(");
+            headers.resolve("nccl.h"),
+            "^\\s*(?:ncclResult_t|const char\\s*\\*|void)\\s+(nccl\\w+)\\(");
     assertEquals(64, declared.size());
     Set<String> ofDevices =
         functions(headers.resolve("nccl_device/core.h"), "__host__ \\w+ (nccl\\w+)\\(");

@@ -89,11 +89,10 @@ public final class FaultyRank {
     Stream stream = comm.newStream();
     Buffer data = comm.newBuffer(DataType.FLOAT32, COUNT);
     Buffer whole = comm.newBuffer(DataType.INT32, COUNT);
-    for (int i = 0; i < 4; i++) {
-      comm.allReduce(data, data, ReduceOp.SUM, stream);
-    }
-    stream.synchronize(Duration.ofSeconds(20));
     try {
+      for (int i = 0; i < 4; i++) {
+        comm.allReduce(data, data, ReduceOp.SUM, stream);
+      }
       call(comm.rank() == CULPRIT ? fault : Fault.NONE, comm, data, whole, stream);
       stream.synchronize(Duration.ofSeconds(4));
     } catch (NcclException | CudaException failure) {
@@ -107,7 +106,11 @@ public final class FaultyRank {
     switch (fault) {
       case ABSENT -> {}
       case LATE -> comm.allReduce(data, data, ReduceOp.SUM, stream);
-      case KILLED -> Runtime.getRuntime().halt(137);
+      case KILLED -> {
+        // Until all ranks have called the first four.
+        stream.synchronize(Duration.ofSeconds(20));
+        Runtime.getRuntime().halt(137);
+      }
       case OTHER_OPERATION -> {
         comm.reduce(data, data, ReduceOp.SUM, 0, stream);
         comm.broadcast(data, data, 0, stream);

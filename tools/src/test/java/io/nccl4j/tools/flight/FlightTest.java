@@ -12,6 +12,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CommunicatorList;
 import io.nccl4j.DataType;
 import io.nccl4j.FlightRecorder;
+import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.fixtures.programs.FinishedProgram;
@@ -132,7 +133,7 @@ class FlightTest {
       Communicator comm = comms.get(0);
       comm.allReduce(data, data, ReduceOp.SUM, stream);
       // There is no receive.
-      assertThrows(NcclException.class, () -> comm.send(data, 0, stream));
+      assertThrows(NcclException.class, () -> Group.run(() -> comm.send(data, 0, stream)));
       comm.allReduce(data, data, ReduceOp.SUM, stream);
       stream.synchronize();
       FlightRecorder.dump(folder);
