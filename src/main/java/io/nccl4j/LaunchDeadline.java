@@ -82,9 +82,10 @@ final class LaunchDeadline {
     Optional<Awaited> awaited = communicator.awaited();
     String who = awaited.map(Awaited::text).orElse("the device, and with it perhaps other ranks");
     NcclTimeoutException failure = new NcclTimeoutException(first.method(), duration, who);
+    BitSet failed = awaited.map(Awaited::failed).orElseGet(BitSet::new);
     BitSet missing = awaited.map(Awaited::ranks).orElseGet(BitSet::new);
     failure.initDetails(
-        FailureDetails.of(communicator.toString(), new BitSet(), missing)
+        FailureDetails.of(communicator.toString(), failed, missing)
             .in(first.operation(), first.collective() ? number : 0));
     return failure;
   }
