@@ -123,7 +123,11 @@ final class Launched implements PendingLaunch {
 
   @Override
   public void failed() {
-    calls.stream().map(Call::communicator).distinct().forEach(CommunicatorCore::dumpAfterFailure);
+    calls.stream()
+        .map(Call::communicator)
+        .distinct()
+        .filter(communicator -> !communicator.isAborted())
+        .forEach(CommunicatorCore::dumpAfterFailure);
   }
 
   @Override

@@ -107,20 +107,32 @@ class FlightTest {
   }
 
   @ParameterizedTest(name = "{0}")
+  @CsvSource({
+    "ABSENT,behind [1] 5",
+    "LATE,behind [1] 6",
+    "OTHER_OPERATION,other operation [1] 5",
+    "OTHER_COUNT,other count [1] 5",
+    "OTHER_TYPE,other type [1] 5",
+    "OTHER_ORDER,other order [1] 5"
+  })
+  void faultIsNamed(Fault fault, String finding) throws Exception {
+    assertEquals(List.of(finding), findings(dumpsOfThreads(fault)));
+  }
+
+  @Tag("slow")
+  @ParameterizedTest(name = "{0}")
   @CsvSource(
       delimiter = '|',
       value = {
-        "ABSENT | behind [1] 5 | Not all ranks joining collective, sequence number: 5 & missing ranks: {1}",
-        "LATE | behind [1] 6 | Not all ranks joining collective, sequence number: 6 & missing ranks: {1}",
-        "OTHER_OPERATION | other operation [1] 5 | sequence number: 5 has errors & COLLECTIVE_TYPE_MISMATCH",
-        "OTHER_COUNT | other count [1] 5 | sequence number: 5 has errors & SIZE_OR_SYNTAX_MISMATCH",
-        "OTHER_TYPE | other type [1] 5 | sequence number: 5 has errors & COLLECTIVE_DTYPE_MISMATCH",
-        "OTHER_ORDER | other order [1] 5 | sequence number: 5 has errors & COLLECTIVE_TYPE_MISMATCH"
+        "ABSENT | Not all ranks joining collective, sequence number: 5 & missing ranks: {1}",
+        "LATE | Not all ranks joining collective, sequence number: 6 & missing ranks: {1}",
+        "OTHER_OPERATION | sequence number: 5 has errors & COLLECTIVE_TYPE_MISMATCH",
+        "OTHER_COUNT | sequence number: 5 has errors & SIZE_OR_SYNTAX_MISMATCH",
+        "OTHER_TYPE | sequence number: 5 has errors & COLLECTIVE_DTYPE_MISMATCH",
+        "OTHER_ORDER | sequence number: 5 has errors & COLLECTIVE_TYPE_MISMATCH"
       })
-  void faultIsNamedLikeByTorchfrtrace(Fault fault, String finding, String torch) throws Exception {
-    Path dumps = dumpsOfThreads(fault);
-    assertEquals(List.of(finding), findings(dumps));
-    assertTorchNames(torch, torch(dumps));
+  void torchfrtraceNamesTheSameFault(Fault fault, String texts) throws Exception {
+    assertTorchNames(texts, torch(dumpsOfThreads(fault)));
   }
 
   @Test
@@ -150,7 +162,6 @@ class FlightTest {
     assertEquals(List.of(), findings(dumps));
     assertEquals(Commands.OK, run(dumps));
     assertTrue(output().contains("\nno difference: "), output());
-    assertFalse(torch(dumps).contains("sequence number"));
   }
 
   @Test
@@ -210,6 +221,13 @@ class FlightTest {
     } finally {
       ranks.forEach(Process::destroyForcibly);
     }
+  }
+
+  @Tag("slow")
+  @Test
+  void torchfrtraceFindsNoFaultInRightProgram() throws Exception {
+    String found = torch(dumpsOfThreads(Fault.NONE));
+    assertFalse(found.contains("sequence number") || found.contains("Error"), found);
   }
 
   @Tag("slow")
