@@ -21,6 +21,7 @@ module io.nccl4j {
   exports io.nccl4j.cuda;
   exports io.nccl4j.nccl;
   exports io.nccl4j.ras;
+  exports io.nccl4j.plugin;
   exports io.nccl4j.rendezvous;
   exports io.nccl4j.spi to
       io.nccl4j.reference;

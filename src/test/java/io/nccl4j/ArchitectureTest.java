@@ -32,6 +32,7 @@ class ArchitectureTest {
   private static final String CONTRACT = "io.nccl4j";
   private static final String SPI = "io.nccl4j.spi";
   private static final String NCCL = "io.nccl4j.nccl..";
+  private static final String PLUGIN = "io.nccl4j.plugin";
   private static final String CUDA = "io.nccl4j.cuda..";
   private static final String RAS = "io.nccl4j.ras";
   private static final String RENDEZVOUS = "io.nccl4j.rendezvous..";
@@ -167,6 +168,7 @@ class ArchitectureTest {
   @Test
   void ncclPackagesAreLayered() {
     onlyDepends(NCCL, CONTRACT, SPI, NCCL, CUDA, INTERNAL_CUDA, FFM, BINDINGS, RAS);
+    onlyDepends(PLUGIN, CONTRACT, PLUGIN, FFM);
     onlyDepends(CUDA, CONTRACT, SPI, CUDA, INTERNAL_CUDA, FFM, BINDINGS);
     onlyDepends(INTERNAL_CUDA, CONTRACT, SPI, INTERNAL_CUDA, FFM, BINDINGS);
     onlyDepends(FFM, CONTRACT, FFM, JFR, BINDINGS);
@@ -176,7 +178,7 @@ class ArchitectureTest {
   @Test
   void onlyNcclPackagesUseBindingsAndInternals() {
     noClasses()
-        .that(HAND_WRITTEN.and(not(resideInAnyPackage(NCCL, CUDA, INTERNAL_CUDA, FFM))))
+        .that(HAND_WRITTEN.and(not(resideInAnyPackage(NCCL, PLUGIN, CUDA, INTERNAL_CUDA, FFM))))
         .should(dependOnClassesThat(resideInAnyPackage(BINDINGS, INTERNAL_CUDA, FFM)))
         .check(LIBRARY);
   }

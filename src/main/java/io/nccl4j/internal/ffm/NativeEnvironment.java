@@ -21,8 +21,15 @@ public final class NativeEnvironment {
   /** {@return the value of a variable, if it is set} */
   public static Optional<String> get(String variable) {
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment value = (MemorySegment) GETENV.invokeExact(arena.allocateFrom(variable));
+      MemorySegment value = find(arena.allocateFrom(variable));
       return value.address() == 0 ? Optional.empty() : Optional.of(string(value));
+    }
+  }
+
+  /** {@return the C string that is the value of a variable, or NULL} */
+  public static MemorySegment find(MemorySegment variable) {
+    try {
+      return (MemorySegment) GETENV.invokeExact(variable);
     } catch (RuntimeException | Error e) {
       throw e;
     } catch (Throwable e) {

@@ -79,6 +79,8 @@ public final class NativeLibrary {
   private final int oldestVersion;
   private final Consumer<SymbolLookup> bindings;
   private final String remedy;
+  // What plugins require of the loaded library.
+  private final List<Consumer<Loaded>> requirements = new ArrayList<>();
   private volatile Loaded loaded;
 
   /** A loaded library: its file, and the result of its version function. */
@@ -133,6 +135,8 @@ public final class NativeLibrary {
    * Loads the library, unless it is loaded already. The generated bindings then find its symbols.
    *
    * @throws LibraryNotFoundException if none of the candidates could be loaded
+   * @throws io.nccl4j.UnsupportedNcclVersionException if a plugin is installed that the library
+   *     cannot use
    */
   public Loaded load() {
     Loaded found = loaded;
@@ -147,11 +151,35 @@ public final class NativeLibrary {
             NcclLog.startIfWanted(loadedBefore);
           }
           LOG.info("{} {} loaded from {}", label, found.version(), found.path());
+          for (Consumer<Loaded> requirement : requirements) {
+            requirement.accept(found);
+          }
           loaded = found;
         }
       }
     }
     return found;
+  }
+
+  /**
+   * Installs something that this library finds when it is loaded.
+   *
+   * @param what what is installed, for messages
+   * @param requirement throws if the loaded library cannot use it; {@link #load} throws that, too
+   * @throws IllegalStateException if this process has loaded the library
+   */
+  public synchronized void beforeLoad(
+      String what, Runnable installation, Consumer<Loaded> requirement) {
+    checkNativeAccess();
+    if (loaded != null || fileNames.stream().anyMatch(DynamicLoader::loaded)) {
+      throw new IllegalStateException(
+          what
+              + " must be installed before "
+              + fileNames.getFirst()
+              + " is loaded, but this process has loaded it");
+    }
+    installation.run();
+    requirements.add(requirement);
   }
 
   /** Checks native access with a minimal restricted call, to explain what to do if it is denied. */
