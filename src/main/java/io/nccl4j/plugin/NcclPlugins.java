@@ -1,0 +1,54 @@
+package io.nccl4j.plugin;
+
+import java.util.Objects;
+import org.jspecify.annotations.NullMarked;
+
+/**
+ * The profilers and tuners of this process, on all communicators of NCCL.
+ *
+ * <p>The first of a kind installs NCCL's plugin, which must happen before NCCL is loaded; others
+ * may be added and removed at any time. Each environment variable that names a plugin can name only
+ * one: if the user has set it, the first {@code add} throws. Thread-safe.
+ */
+@NullMarked
+public final class NcclPlugins {
+  private NcclPlugins() {}
+
+  /**
+   * Adds a profiler ({@code ncclProfiler_v6}). If the NCCL that is loaded later is older than
+   * 2.29.2, loading fails with {@link io.nccl4j.UnsupportedNcclVersionException}.
+   *
+   * @throws IllegalStateException if it is the first and NCCL is loaded, or if {@code
+   *     NCCL_PROFILER_PLUGIN} names another plugin
+   */
+  public static void addProfiler(Profiler profiler) {
+    ProfilerPlugin.INSTANCE.add(Objects.requireNonNull(profiler, "profiler"));
+  }
+
+  /** Removes a profiler. It may still get an event that is on its way. */
+  public static void removeProfiler(Profiler profiler) {
+    ProfilerPlugin.INSTANCE.remove(Objects.requireNonNull(profiler, "profiler"));
+  }
+
+  /** {@return the number of events that profilers have missed because they were too slow} */
+  public static long droppedEvents() {
+    return ProfilerPlugin.INSTANCE.dropped();
+  }
+
+  /**
+   * Adds a tuner ({@code ncclTunerPlugin_v5}), which sees the changes of those before it. If the
+   * NCCL that is loaded later is older than 2.28.3, loading fails with {@link
+   * io.nccl4j.UnsupportedNcclVersionException}.
+   *
+   * @throws IllegalStateException if it is the first and NCCL is loaded, or if {@code
+   *     NCCL_TUNER_PLUGIN} names another plugin
+   */
+  public static void addTuner(Tuner tuner) {
+    TunerPlugin.INSTANCE.add(Objects.requireNonNull(tuner, "tuner"));
+  }
+
+  /** Removes a tuner. */
+  public static void removeTuner(Tuner tuner) {
+    TunerPlugin.INSTANCE.remove(Objects.requireNonNull(tuner, "tuner"));
+  }
+}
