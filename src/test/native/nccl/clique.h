@@ -60,6 +60,8 @@ struct operation;
 struct slot;
 struct split;
 struct growth;
+struct profiler_v6;
+struct tuner_v5;
 
 struct clique {
   _Atomic int references;
@@ -93,6 +95,10 @@ struct ncclComm {
   int rank, device;
   unsigned ordinal;
   bool check_pointers;
+  struct profiler_v6 *profiler; /* NULL: none */
+  struct tuner_v5 *tuner;
+  void *profiler_context, *tuner_context;
+  _Atomic uint64_t launched[5]; /* collectives, by function */
   atomic_bool inside; /* pitfall 13 */
   ncclConfig_t config;
   char *net_name, *name_then; /* commName is not copied, as in the real library; this is a copy of its text */
@@ -159,6 +165,9 @@ ncclResult_t init_on(ncclComm_t *out, int ranks, const ncclUniqueId *ids, int id
 void splits_free(struct split *splits);
 void growths_free(struct growth *list);
 
+/* Returns a variable of the environment: from the environment plugin, if there is one. */
+const char *variable(const char *name);
+
 /* ---- groups ---- */
 enum job_kind {
   JOB_OPERATION, JOB_INIT, JOB_SPLIT, JOB_WINDOW, JOB_FINALIZE, JOB_DESTROY, JOB_REVOKE, JOB_SUSPEND, JOB_RESUME
@@ -178,6 +187,7 @@ struct request {
   ncclDataType_t type;
   struct reduction reduction;
   int peer; /* root, or the other end */
+  void *call, *launch; /* the profiler's handles */
   ncclWindow_t window; /* of a put: this rank's handle, and the byte offset in the peer's memory */
   size_t offset;
   uint64_t *expected; /* of a wait: signals by sender; owned by the job, then by the plan */
@@ -250,6 +260,7 @@ ncclResult_t jobs_connect(struct job *first, bool in_call);
 /* Ends the process if a thread is still in a call that connects: the real library would use freed memory. */
 void check_no_thread_inside(ncclComm_t comm, const char *function);
 void slots_free(struct slot *slots);
+const char *function_name(enum function function);
 
 /* ---- RAS (see ras.c) ---- */
 void ras_add(ncclComm_t comm);

@@ -5,7 +5,7 @@
  * that one thread can drive several ranks of a group. Every wait here is on the rank's own condition, which an abort
  * signals.
  */
-#include "clique.h"
+#include "plugins.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +62,7 @@ void id_make(ncclUniqueId *id) {
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId) {
   ENTER(ncclGetUniqueId);
+  environment_open();
   ncclResult_t result = argument_present(uniqueId, "GetUniqueId", "out");
   if (result == ncclSuccess) id_make(uniqueId);
   return result;
@@ -169,6 +170,7 @@ static ncclResult_t clique_of(const ncclUniqueId *ids, int count, int ranks, str
 static void comm_destroy(void *object) {
   ncclComm_t comm = object;
   ras_remove(comm);
+  plugins_close(comm);
   redops_free(comm->redops);
   registrations_free(comm->registrations);
   windows_free(comm->windows);
@@ -194,7 +196,7 @@ ncclComm_t comm_new(struct clique *clique, int rank, int device, const ncclConfi
   comm->config = *config;
   if (config->netName) comm->config.netName = comm->net_name = strdup(config->netName);
   if (config->commName) comm->name_then = strdup(config->commName);
-  const char *check = getenv("NCCL_CHECK_POINTERS");
+  const char *check = variable("NCCL_CHECK_POINTERS");
   comm->check_pointers = check && atoi(check) != 0;
   comm->sent = calloc((size_t)clique->ranks, sizeof *comm->sent);
   comm->received = calloc((size_t)clique->ranks, sizeof *comm->received);
@@ -313,7 +315,7 @@ ncclResult_t config_take(ncclConfig_t *own, const ncclConfig_t *given, const ncc
     if (!own->netName) own->netName = inherited->netName;
     if (!own->commName) own->commName = inherited->commName;
   }
-  const char *forced = getenv("NCCL_COMM_BLOCKING");
+  const char *forced = variable("NCCL_COMM_BLOCKING");
   if (forced && (strcmp(forced, "0") == 0 || strcmp(forced, "1") == 0)) own->blocking = atoi(forced);
   if (own->blocking == NCCL_CONFIG_UNDEF_INT) own->blocking = 1;
   return ncclSuccess;
@@ -424,7 +426,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist) {
 }
 
 static ncclResult_t duplicate_device(struct clique *c) {
-  const char *allowed = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  const char *allowed = variable("NCCL_MULTI_RANK_GPU_ENABLE");
   if (allowed && atoi(allowed) != 0) return ncclSuccess;
   for (int a = 0; a < c->ranks; a++) {
     for (int b = 0; b < a; b++) {
@@ -485,6 +487,7 @@ static ncclResult_t init_finish(ncclComm_t comm) {
   ncclResult_t result = comm->aborted ? ncclInternalError : c->failure;
   if (comm->aborted) warn("the initialisation of rank %d was aborted", comm->rank);
   pthread_mutex_unlock(&c->lock);
+  if (result == ncclSuccess) plugins_open(comm);
   return result;
 }
 

@@ -3,7 +3,7 @@
  *
  * The participating ranks of a clique register; the last one creates the children.
  */
-#include "clique.h"
+#include "plugins.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +157,7 @@ static ncclComm_t split_child(struct job *job, struct clique *child, int rank) {
   pthread_mutex_lock(&child->lock);
   child->members[rank] = comm;
   pthread_mutex_unlock(&child->lock);
+  plugins_open(comm);
   return comm;
 }
 

@@ -6,7 +6,7 @@
  * k-th collective of every rank enters one slot, the k-th send from a to b is matched with the k-th receive. The last
  * rank to arrive moves the data for all; the others sleep until that is done or their communicator is aborted.
  */
-#include "clique.h"
+#include "plugins.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -29,6 +29,8 @@ static const char *const names[] = {"AllReduce", "Broadcast", "Reduce",  "AllGat
                                     "AlltoAll",  "Gather",    "Scatter", "Send",      "Recv",
                                     "PutSignal", "Signal",    "WaitSignal"};
 
+const char *function_name(enum function function) { return names[function]; }
+
 enum state { WAITING, POSTED, RUNNING, DONE };
 
 struct operation {
@@ -37,6 +39,7 @@ struct operation {
   uint64_t number;
   enum state state;
   ncclResult_t result;
+  void *kernel; /* the profiler's handle */
   int64_t until; /* if a kernel time is set: when the kernel may end */
   struct operation *next; /* among the messages */
 };
@@ -409,6 +412,8 @@ static cudaError_t plan_start(void *execution) {
   struct execution *e = execution;
   ncclComm_t comm = e->plan->comm;
   struct clique *c = comm->clique;
+  for (size_t i = 0; i < e->plan->count; i++)
+    e->operations[i].kernel = profile_kernel(comm, e->plan->requests[i].launch);
   size_t count = e->unreachable ? 0 : e->plan->count;
   pthread_mutex_lock(&c->lock);
   if (e->unreachable && comm->failure == ncclSuccess) comm->failure = ncclUnhandledCudaError;
@@ -472,6 +477,9 @@ static void plan_end(void *execution) {
   withdraw(comm, e->operations, e->operations + e->plan->count);
   for (size_t i = 0; i < e->plan->count; i++)
     while (e->operations[i].state == RUNNING) pthread_cond_wait(&comm->changed, &c->lock);
+  pthread_mutex_unlock(&c->lock);
+  for (size_t i = 0; i < e->plan->count; i++) profile_kernel_stop(comm, e->operations[i].kernel);
+  pthread_mutex_lock(&c->lock);
   comm->executions--;
   pthread_cond_broadcast(&comm->changed);
   pthread_mutex_unlock(&c->lock);
@@ -511,6 +519,8 @@ static struct plan *plan_of(struct job *first) {
     plan->requests[plan->count++] = job->request;
     job->launched = true;
   }
+  for (size_t i = 0; i < plan->count; i++)
+    plan->requests[i].launch = profile_launch(plan->comm, &plan->requests[i], (int)plan->count);
   return plan;
 }
 
@@ -558,7 +568,13 @@ ncclResult_t jobs_launch(struct job *first) {
   } else {
     for (size_t i = 0; i < plan->count; i++) ras_count(plan->comm, plan->requests[i].function);
   }
+  /* The work may end, and with it the plan, before the call returns. */
+  size_t count = plan->count;
+  void **launches = malloc(count * sizeof *launches);
+  for (size_t i = 0; i < count; i++) launches[i] = plan->requests[i].launch;
   error = nccl4j_standin_enqueue(first->stream, &plan_work, plan);
+  for (size_t i = 0; i < count; i++) profile_stop(first->comm, launches[i]);
+  free(launches);
   if (error == cudaSuccess) error = order_streams(first, false);
   return cuda_failure(error);
 }
@@ -614,7 +630,7 @@ static ncclResult_t check_stream(ncclComm_t comm, cudaStream_t handle, struct nc
 
 /* No device here has NVLS. Releases before 2.24 silently use another algorithm. */
 static ncclResult_t algorithm_available(const struct request *r) {
-  const char *algorithm = getenv("NCCL_ALGO");
+  const char *algorithm = variable("NCCL_ALGO");
   if (STANDIN_RELEASE < NCCL_VERSION(2, 24, 0) || !algorithm || strncmp(algorithm, "NVLS", 4) != 0) return ncclSuccess;
   warn("no algorithm/protocol for %s with type %d: NCCL_ALGO is %s", names[r->function], r->type, algorithm);
   return ncclInvalidUsage;
@@ -644,6 +660,8 @@ ncclResult_t operation_submit(ncclComm_t comm, struct request r, cudaStream_t ha
     object_put(comm);
     return group_refuse(result);
   }
+  r.call = profile_call(comm, &r, handle, nccl4j_standin_stream_capture(stream) != 0);
+  profile_stop(comm, r.call);
   struct job *job = calloc(1, sizeof *job);
   *job = (struct job){.kind = JOB_OPERATION, .comm = comm, .request = r, .stream = stream};
   result = group_submit(job);

@@ -84,7 +84,7 @@ static struct ncclParamHandle *find(const char *key) {
 static bool is_signed(enum type type) { return type <= I64; }
 
 static void text_of(const struct ncclParamHandle *p, char text[TEXT_BYTES]) {
-  const char *set = getenv(p->key);
+  const char *set = variable(p->key);
   if (set) snprintf(text, TEXT_BYTES, "%s", set);
   else if (p->text) snprintf(text, TEXT_BYTES, "%s", p->text);
   else if (is_signed(p->type)) snprintf(text, TEXT_BYTES, "%" PRId64, (int64_t)p->number);
@@ -92,7 +92,7 @@ static void text_of(const struct ncclParamHandle *p, char text[TEXT_BYTES]) {
 }
 
 static uint64_t number_of(const struct ncclParamHandle *p) {
-  const char *set = getenv(p->key);
+  const char *set = variable(p->key);
   if (!set) return p->number;
   return is_signed(p->type) ? (uint64_t)strtoll(set, NULL, 0) : strtoull(set, NULL, 0);
 }
@@ -194,7 +194,7 @@ ncclResult_t ncclParamGetParameter(const char *key, const char **value, int *val
 }
 
 static bool listed(const struct ncclParamHandle *p) {
-  const char *all = getenv("NCCL_PARAM_DUMP_ALL");
+  const char *all = variable("NCCL_PARAM_DUMP_ALL");
   return p->published || (all && atoi(all) != 0);
 }
 
