@@ -52,6 +52,10 @@ public sealed interface ProfilerEvent {
    * A collective is launched, with what NCCL has chosen for it. It is {@link Stopped} when its
    * kernel is enqueued, not when it ends.
    *
+   * <p>NCCL does not report every collective here: not those that consist of sends and receives,
+   * which are {@link PointToPoint}s, and not the broadcasts of 2.29 and later, for which it has
+   * kernels of their own.
+   *
    * @param call the {@link Called} that it belongs to
    * @param sequence the number of collectives of this function before it on this communicator
    * @param sendAddress the address of this rank's input

@@ -45,9 +45,9 @@ final class ProfilerPlugin {
   private static final int POINT_TO_POINT_CALL = 1 << 10;
   private static final int KERNEL_STOP_STATE = 22;
 
-  private static final int DESCRIPTOR_BYTES = 112;
+  static final int DESCRIPTOR_BYTES = 112;
 
-  private record Rank(long communicator, int rank) {}
+  record Rank(long communicator, int rank) {}
 
   private final List<Profiler> listeners = new CopyOnWriteArrayList<>();
   private final Map<Long, Rank> ranks = new ConcurrentHashMap<>();
@@ -142,7 +142,7 @@ final class ProfilerPlugin {
     Rank rank = ranks.get(context.address());
     if (rank != null) {
       long id = ids.incrementAndGet();
-      ProfilerEvent event = event(id, rank, descriptor);
+      ProfilerEvent event = event(id, System.nanoTime(), rank, descriptor);
       if (event != null) {
         handle.set(ADDRESS, 0, MemorySegment.ofAddress(id));
         offer(event);
@@ -152,8 +152,7 @@ final class ProfilerPlugin {
   }
 
   /** Reads a descriptor; returns null for a kind of event that is not passed on. */
-  private static ProfilerEvent event(long id, Rank rank, MemorySegment d) {
-    long nanos = System.nanoTime();
+  static ProfilerEvent event(long id, long nanos, Rank rank, MemorySegment d) {
     long parent = d.get(JAVA_LONG, 8);
     return switch ((int) d.get(JAVA_LONG, 0)) {
       case COLLECTIVE ->

@@ -19,7 +19,12 @@ class OlderPluginsTest {
   void olderNcclIsRefusedByVersion(String mode, String plugin, String needed) throws Exception {
     String found = System.getProperty("test.nccl.release").equals("2.18") ? "2.18.1" : "2.27.3";
     assertEquals(
-        plugin + ": needs NCCL " + needed + " or later, found " + found + "\n",
+        plugin
+            + ": needs NCCL "
+            + needed
+            + " or later, found "
+            + found
+            + " (INVALID_USAGE, code 5)\n",
         PluginsTest.said(PluginsTest.run(Map.of(), mode)));
   }
 }
