@@ -88,6 +88,8 @@ public final class NcclBackend {
    *     later cannot be loaded. The message lists everything that is missing: either library, the
    *     driver, a device
    * @throws CudaException if both libraries were loaded, but there is no driver or no usable device
+   * @throws io.nccl4j.UnsupportedNcclVersionException if a {@linkplain io.nccl4j.plugin plugin} is
+   *     installed that {@code libnccl} is too old for
    * @throws IllegalCallerException if nccl4j has no native access
    */
   public static Backend open() {
