@@ -47,8 +47,10 @@ final class DataLibrary {
   private DataLibrary() {}
 
   /**
-   * Writes a library to a file, loads it for the rest of the process, and fills its tables.
+   * Writes a library to a file, loads it for the rest of the process, and fills its tables. The
+   * file may be deleted then.
    *
+   * @param file a path without links
    * @param tables the addresses that each symbol's table consists of
    * @throws UnsupportedOperationException if the processor is neither x86-64 nor aarch64
    */

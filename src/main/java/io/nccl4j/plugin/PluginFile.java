@@ -47,7 +47,7 @@ final class PluginFile {
       Supplier<SequencedMap<String, List<MemorySegment>>> tables) {
     NativeLibrary.NCCL.beforeLoad(
         plugin,
-        () -> write(plugin, variable, tables.get()),
+        () -> write(plugin, variable, tables),
         loaded -> {
           if (loaded.version() < version) {
             throw new UnsupportedNcclVersionException(
@@ -60,8 +60,13 @@ final class PluginFile {
     return version / 10000 + "." + version / 100 % 100 + "." + version % 100;
   }
 
+  /**
+   * Loads the plugin from a file, names the file to NCCL, and deletes it: the loader of the system
+   * knows by its name that it is loaded. A child process that inherits the name thus finds no file,
+   * rather than tables without functions.
+   */
   private static void write(
-      String plugin, String variable, SequencedMap<String, List<MemorySegment>> tables) {
+      String plugin, String variable, Supplier<SequencedMap<String, List<MemorySegment>>> tables) {
     String name = PREFIX + ProcessHandle.current().pid() + ".so";
     Optional<String> other = named(variable).filter(value -> !inherited(value, name));
     if (other.isPresent()) {
@@ -74,24 +79,31 @@ final class PluginFile {
               + ", and NCCL loads one plugin of a kind");
     }
     try {
-      // Only this user may write to it.
-      Path directory = Files.createTempDirectory("nccl4j-plugin-").toAbsolutePath();
-      directory.toFile().deleteOnExit();
+      // Only this user may write to it. The loader compares names without links.
+      Path directory = Files.createTempDirectory("nccl4j-plugin-").toRealPath();
       Path file = directory.resolve(name);
-      file.toFile().deleteOnExit();
-      if (file.toString().getBytes(StandardCharsets.UTF_8).length > LONGEST_PATH) {
-        throw new IllegalStateException(
-            file
-                + " has more than "
-                + LONGEST_PATH
-                + " bytes, which NCCL truncates; set -Djava.io.tmpdir to a shorter path");
+      try {
+        checkLength(file);
+        DataLibrary.load(file, tables.get());
+      } finally {
+        Files.deleteIfExists(file);
+        Files.delete(directory);
       }
-      DataLibrary.load(file, tables);
       NativeEnvironment.set(variable, file.toString());
       INSTALLED.add(variable);
     } catch (IOException e) {
       throw new UncheckedIOException(
           plugin + " cannot be installed: no file can be written in java.io.tmpdir", e);
+    }
+  }
+
+  private static void checkLength(Path file) {
+    if (file.toString().getBytes(StandardCharsets.UTF_8).length > LONGEST_PATH) {
+      throw new IllegalStateException(
+          file
+              + " has more than "
+              + LONGEST_PATH
+              + " bytes, which NCCL truncates; set -Djava.io.tmpdir to a shorter path");
     }
   }
 

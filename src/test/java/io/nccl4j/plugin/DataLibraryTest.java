@@ -4,10 +4,10 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
-import java.lang.foreign.Arena;
+import io.nccl4j.internal.ffm.DynamicLoader;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -31,13 +31,15 @@ class DataLibraryTest {
 
   @Test
   @SuppressWarnings("restricted") // As NCCL opens it.
-  void tablesAreSharedWithWhoeverOpensTheFile() throws Exception {
-    Path file = directory.resolve("library.so");
+  void tablesAreSharedByTheNameOfTheDeletedFile() throws Exception {
+    Path file = directory.toRealPath().resolve("library.so");
     DataLibrary.load(file, tables);
-    SymbolLookup library = SymbolLookup.libraryLookup(file, Arena.global());
+    Files.delete(file);
+    MemorySegment library = DynamicLoader.open(file.toString());
     for (var table : tables.entrySet()) {
       List<MemorySegment> expected = table.getValue();
-      MemorySegment found = library.findOrThrow(table.getKey()).reinterpret(8L * expected.size());
+      MemorySegment found =
+          DynamicLoader.symbol(library, table.getKey()).reinterpret(8L * expected.size());
       assertEquals(
           expected,
           found.elements(ValueLayout.ADDRESS).map(e -> e.get(ValueLayout.ADDRESS, 0)).toList());

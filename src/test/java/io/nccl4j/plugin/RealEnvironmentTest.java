@@ -60,6 +60,12 @@ class RealEnvironmentTest {
         run(Map.of("NCCL_ENV_PLUGIN", "/tmp/libnccl4j-plugin-1.so")).out().contains("result 0\n"));
   }
 
+  @Test
+  void childWithoutAPluginIgnoresTheInheritedName() throws Exception {
+    String output = run(Map.of(), "parent").out();
+    assertTrue(output.endsWith("inherited true\nresult 0\nchild 0\n"), output);
+  }
+
   private static FinishedProgram run(Map<String, String> environment, String... arguments)
       throws Exception {
     List<String> command =
