@@ -27,12 +27,10 @@ import org.jspecify.annotations.Nullable;
  * NCCL asks for. An environment plugin of NCCL 2.28.7 and later ({@code ncclEnvPlugin_v2}, {@code
  * ncclEnvPlugin_v1}).
  *
- * <pre>{@code
- * NcclEnvironment environment =
- *     new NcclEnvironment().set("NCCL_ALGO", "Ring").set("NCCL_MAX_CTAS", 4);
+ * {@snippet :
+ * NcclEnvironment environment = new NcclEnvironment().set("NCCL_MAX_CTAS", 8);
  * environment.install();
- * try (Backend backend = Backend.nccl()) { ... }
- * }</pre>
+ * }
  *
  * <p>A variable that is set here hides that of the process; all others are those of the process.
  * The only change to the environment of the process is {@code NCCL_ENV_PLUGIN}. Thread-safe.

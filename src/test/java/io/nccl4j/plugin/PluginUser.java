@@ -108,7 +108,7 @@ public final class PluginUser {
     }
   }
 
-  private static void communicate(Communicator comm) {
+  static void communicate(Communicator comm) {
     try (Stream stream = comm.newStream();
         Buffer small = comm.newBuffer(DataType.FLOAT32, SMALL);
         Buffer large = comm.newBuffer(DataType.FLOAT32, LARGE)) {

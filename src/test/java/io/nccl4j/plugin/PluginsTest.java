@@ -78,6 +78,15 @@ class PluginsTest {
   }
 
   @Test
+  void programOfTheGuideTunesAllReduces() throws Exception {
+    FinishedProgram program = run(Map.of(), PluginsGuide.class);
+    List<String> lines = program.out().lines().toList();
+    assertTrue(lines.contains("AllReduce 262144: TREE"), program::output);
+    assertTrue(program.out().contains("NCCL_COMM_BLOCKING"), program::output);
+    assertEquals("all events: true", lines.getLast());
+  }
+
+  @Test
   void installationIsRefusedOnceNcclIsLoaded() throws Exception {
     assertEquals(
         "a Profiler must be installed before libnccl.so.2 is loaded, but this process has loaded"
@@ -97,14 +106,18 @@ class PluginsTest {
 
   /** Runs {@link PluginUser} on the libraries of this process. */
   static FinishedProgram run(Map<String, String> environment, String mode) throws Exception {
-    FinishedProgram program =
-        FinishedProgram.run(
-            environment,
-            FinishedProgram.java(
-                "-Dio.nccl4j.nccl.library=" + Requirement.library("nccl"),
-                "-Dio.nccl4j.cudart.library=" + Requirement.library("cudart"),
-                PluginUser.class.getName(),
-                mode));
+    return run(environment, PluginUser.class, mode);
+  }
+
+  private static FinishedProgram run(
+      Map<String, String> environment, Class<?> main, String... arguments) throws Exception {
+    List<String> command =
+        FinishedProgram.java(
+            "-Dio.nccl4j.nccl.library=" + Requirement.library("nccl"),
+            "-Dio.nccl4j.cudart.library=" + Requirement.library("cudart"),
+            main.getName());
+    command.addAll(List.of(arguments));
+    FinishedProgram program = FinishedProgram.run(environment, command);
     assertEquals(0, program.status(), program::output);
     return program;
   }
