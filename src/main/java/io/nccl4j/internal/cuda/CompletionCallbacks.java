@@ -18,6 +18,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Supplier;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -220,7 +221,7 @@ final class CompletionCallbacks {
     try {
       poll(id, pending);
     } catch (RuntimeException | Error broken) {
-      endElsewhere(id, broken);
+      endElsewhere(id, () -> broken);
     }
   }
 
@@ -232,17 +233,25 @@ final class CompletionCallbacks {
     }
     RuntimeException failure = stream.failure();
     if (failure != null || stream.idle()) {
-      endElsewhere(id, failure);
+      endElsewhere(id, () -> failure);
     } else if (pending.overdue()) {
-      endElsewhere(id, stream.lateCompletion());
+      endElsewhere(id, stream::lateCompletion);
     }
   }
 
-  /** Ends a wait on an nccl4j thread. If none can be started, the next poll tries again. */
-  private static void endElsewhere(long id, Throwable failure) {
+  /**
+   * Ends a wait on an nccl4j thread, since finding the ranks that it waits for may take seconds. If
+   * no thread can be started, the next poll tries again.
+   */
+  private static void endElsewhere(long id, Supplier<Throwable> failure) {
+    Pending pending = PENDING.remove(id);
+    if (pending == null) {
+      return; // the device has called back meanwhile
+    }
     try {
-      COMPLETERS.execute(() -> end(id, failure));
+      COMPLETERS.execute(() -> pending.waiter().end(failure.get()));
     } catch (OutOfMemoryError noThread) {
+      PENDING.put(id, pending);
       LOG.warn("no thread to end a wait for a stream; the next poll tries again", noThread);
     }
   }

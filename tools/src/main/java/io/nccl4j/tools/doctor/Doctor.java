@@ -9,6 +9,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -47,7 +48,11 @@ public final class Doctor {
       err.printf("doctor: an all-reduce on each backend, at most %d s each ...%n", flags.timeout);
     }
     try {
-      Report report = CheckRunner.of(gather(timeout), CheckRunner.CHECKS);
+      List<Check> checks = new ArrayList<>(CheckRunner.CHECKS);
+      if (flags.flight != null) {
+        checks.add(new Check("operations", state -> OperationsCheck.findings(flags.flight)));
+      }
+      Report report = CheckRunner.of(gather(timeout), checks);
       if (flags.json) {
         out.println(JsonReport.of(report));
       } else {

@@ -11,7 +11,7 @@ import picocli.CommandLine.Option;
     name = "doctor",
     sortOptions = false,
     usageHelpWidth = 100,
-    customSynopsis = "nccl4j doctor [--json] [--html FILE] [--timeout SECONDS]",
+    customSynopsis = "nccl4j doctor [--json] [--html FILE] [--flight FOLDER] [--timeout SECONDS]",
     header = "Reports whether a collective can run here and, if not, why and what to do.",
     description = {
       "Checks driver, libraries, GPUs, network interfaces, shared memory, limits, launch variables",
@@ -36,6 +36,13 @@ final class Flags {
       converter = OptionValue.Page.class,
       description = "also write the report as a self-contained page")
   Path html;
+
+  @Option(
+      names = "--flight",
+      paramLabel = "FOLDER",
+      description =
+          "also explain why a job hung, from the dumps of its flight recorders (NCCL4J_FLIGHT_DIR)")
+  Path flight;
 
   @Option(
       names = "--timeout",

@@ -29,6 +29,24 @@ public final class Flight {
     return Commands.of(flags, () -> compare(flags, out), out, err).execute(args);
   }
 
+  /**
+   * Returns what differs between the ranks whose dumps are in a folder, by communicator; empty if
+   * nothing does.
+   *
+   * @throws IOException if there is no dump, or one cannot be read
+   */
+  public static Map<String, List<String>> differences(Path folder) throws IOException {
+    Map<String, List<String>> differences = new LinkedHashMap<>();
+    for (Map<Integer, RankLog> logs : LogFiles.read(List.of(folder)).values()) {
+      Comparison comparison = Comparison.of(logs.values());
+      if (!comparison.findings().isEmpty()) {
+        differences.put(
+            Reports.title(comparison), comparison.findings().stream().map(Finding::text).toList());
+      }
+    }
+    return differences;
+  }
+
   private static int compare(Flags flags, PrintStream out) throws IOException {
     for (Path folder : flags.folders) {
       if (!Files.isDirectory(folder)) {

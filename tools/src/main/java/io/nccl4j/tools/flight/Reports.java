@@ -22,7 +22,7 @@ final class Reports {
 
   private Reports() {}
 
-  private static String title(Comparison comparison) {
+  static String title(Comparison comparison) {
     RankLog any = comparison.any();
     return "communicator %s%s, %d %s, %s"
         .formatted(
