@@ -14,6 +14,8 @@ import io.nccl4j.Event;
 import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.NativeLibraryLookup;
+import io.nccl4j.NcclException;
+import io.nccl4j.Recovery;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
@@ -104,6 +106,21 @@ class SnippetsTest {
 
   private void train(Communicator ignored) {
     trained.incrementAndGet();
+  }
+
+  @Test
+  void recovery() {
+    while (true) {
+      try {
+        train(comm);
+        break;
+      } catch (NcclException failure) {
+        Communicator broken = comm;
+        comm = Recovery.defaults().recover(broken, failure); // throws if it cannot continue
+        broken.abort();
+      }
+    }
+    assertEquals(1, trained.get());
   }
 
   @Test

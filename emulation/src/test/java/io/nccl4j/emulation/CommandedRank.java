@@ -38,8 +38,9 @@ public final class CommandedRank {
 
   private static final int ONES = 0x01010101;
 
+  // Without events: nccl4j keeps as many as launches were pending at once.
   private static final List<String> KINDS =
-      List.of("memory", "pinned", "stream", "event", "physical", "reservation", "mapping");
+      List.of("memory", "pinned", "stream", "physical", "reservation", "mapping");
 
   private final int rank;
   private final Backend backend = Backend.nccl();

@@ -45,7 +45,8 @@ class OperationsCheckTest {
     List<Finding> findings = OperationsCheck.findings(dumps);
     assertEquals(1, findings.size());
     assertEquals(Severity.UNCHECKED, findings.getFirst().severity());
-    String title = "the operations of the ranks: no dump of nccl4j's flight recorder is in " + dumps;
+    String title =
+        "the operations of the ranks: no dump of nccl4j's flight recorder is in " + dumps;
     assertEquals(title, findings.getFirst().title());
   }
 }
