@@ -349,7 +349,12 @@ public final class CudaStreamDriver implements StreamDriver {
 
   @Override
   public void follow(PendingLaunch launched) {
-    launches.follow(launched);
+    try {
+      launches.follow(launched);
+    } catch (RuntimeException failure) {
+      // The operations are launched: throwing would suggest that they were rejected.
+      LOG.warn("{}: these operations have no deadline", this, failure);
+    }
   }
 
   @Override
