@@ -33,7 +33,8 @@ import org.jspecify.annotations.Nullable;
  * }
  *
  * <p>A variable that is set here hides that of the process; all others are those of the process.
- * The only change to the environment of the process is {@code NCCL_ENV_PLUGIN}. Thread-safe.
+ * The only change to the environment of the process is {@code NCCL_ENV_PLUGIN}. NCCL's RAS is off
+ * ({@code NCCL_RAS_ENABLE=0}), since {@link System#exit} would hang with it. Thread-safe.
  */
 @NullMarked
 public final class NcclEnvironment {
@@ -50,6 +51,10 @@ public final class NcclEnvironment {
           "NCCL_DEBUG_TIMESTAMP_LEVELS",
           "NCCL_ENV_PLUGIN",
           "NCCL_WARN_ENABLE_DEBUG_INFO");
+
+  // NCCL's RAS thread asks for variables, which attaches it to Java until it ends, and it ends when
+  // an exit handler of NCCL waits for it: after Java has stopped, when no thread can detach.
+  private static final String RAS = "NCCL_RAS_ENABLE";
 
   private static volatile @Nullable NcclEnvironment installed;
 
@@ -81,6 +86,10 @@ public final class NcclEnvironment {
     if (EARLIER.contains(name)) {
       throw new IllegalArgumentException(
           "name is " + name + ", which NCCL reads before it has a plugin; set it for the process");
+    }
+    if (name.equals(RAS)) {
+      throw new IllegalArgumentException(
+          "name is " + name + ", which is 0 here: with NCCL's RAS, System.exit would hang");
     }
     if (value.indexOf('\0') >= 0) {
       throw new IllegalArgumentException("value of " + name + " must not contain NUL");
@@ -122,6 +131,7 @@ public final class NcclEnvironment {
             "this NcclEnvironment sets " + variable + ", but that plugin is installed by nccl4j");
       }
     }
+    values.put(RAS, Arena.global().allocateFrom("0"));
     PluginFile.install("an NcclEnvironment", "NCCL_ENV_PLUGIN", 22807, this::tables);
     fixed = true;
     installed = this;

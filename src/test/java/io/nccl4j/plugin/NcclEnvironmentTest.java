@@ -17,6 +17,7 @@ class NcclEnvironmentTest {
       value = {
         "PATH | name is 'PATH'; it must be NCCL_ and capital letters, digits or _",
         "NCCL_DEBUG | name is NCCL_DEBUG, which NCCL reads before it has a plugin; set it for the process",
+        "NCCL_RAS_ENABLE | name is NCCL_RAS_ENABLE, which is 0 here: with NCCL's RAS, System.exit would hang",
       })
   void nameThatNcclDoesNotAskForIsRefused(String name, String message) {
     assertEquals(

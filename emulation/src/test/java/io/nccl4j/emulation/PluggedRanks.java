@@ -53,6 +53,8 @@ public final class PluggedRanks {
     say("destroyed " + destroyed.await(60, TimeUnit.SECONDS));
     say("dropped " + NcclPlugins.droppedEvents());
     environment.asked().forEach(name -> say("asked " + name));
+    // NCCL's exit handlers run when Java has stopped; none may wait for a thread that Java must let go.
+    System.exit(0);
   }
 
   private static Profiler profiler(CountDownLatch destroyed, boolean kernels, boolean prints) {
