@@ -75,7 +75,12 @@ public final class CostTable {
     return registered;
   }
 
-  /** {@return whether NCCL can use an algorithm with a protocol here} */
+  /**
+   * {@return whether NCCL can use an algorithm with a protocol here}
+   *
+   * @param algorithm the algorithm
+   * @param protocol the protocol
+   */
   public boolean usable(NcclAlgorithm algorithm, NcclProtocol protocol) {
     int at = index(algorithm, protocol);
     return at >= 0 && costs[at] >= 0;
@@ -84,6 +89,8 @@ public final class CostTable {
   /**
    * {@return the cost in microseconds}
    *
+   * @param algorithm the algorithm
+   * @param protocol the protocol
    * @throws IllegalArgumentException if NCCL cannot use the pair here
    */
   public float microseconds(NcclAlgorithm algorithm, NcclProtocol protocol) {
@@ -93,6 +100,8 @@ public final class CostTable {
   /**
    * Changes a cost.
    *
+   * @param algorithm the algorithm
+   * @param protocol the protocol
    * @param microseconds not negative
    * @throws IllegalArgumentException if NCCL cannot use the pair here
    */
@@ -108,6 +117,8 @@ public final class CostTable {
    * Makes NCCL use an algorithm with a protocol: its cost becomes 0, and 0 elsewhere the least
    * number above it.
    *
+   * @param algorithm the algorithm
+   * @param protocol the protocol
    * @throws IllegalArgumentException if NCCL cannot use the pair here
    */
   public void select(NcclAlgorithm algorithm, NcclProtocol protocol) {

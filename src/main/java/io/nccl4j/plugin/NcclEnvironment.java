@@ -99,12 +99,24 @@ public final class NcclEnvironment {
     return this;
   }
 
-  /** Sets a variable to a number, like {@link #set(String, String)}. */
+  /**
+   * Sets a variable to a number, like {@link #set(String, String)}.
+   *
+   * @param name the name of the variable
+   * @param value its value
+   * @return this environment
+   */
   public NcclEnvironment set(String name, long value) {
     return set(name, Long.toString(value));
   }
 
-  /** Sets a variable to 1 or 0, like {@link #set(String, String)}. */
+  /**
+   * Sets a variable to 1 or 0, like {@link #set(String, String)}.
+   *
+   * @param name the name of the variable
+   * @param value its value
+   * @return this environment
+   */
   public NcclEnvironment set(String name, boolean value) {
     return set(name, value ? 1 : 0);
   }

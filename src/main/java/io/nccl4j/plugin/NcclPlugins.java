@@ -18,6 +18,7 @@ public final class NcclPlugins {
    * Adds a profiler ({@code ncclProfiler_v6}). If the NCCL that is loaded later is older than
    * 2.29.2, loading fails with {@link io.nccl4j.UnsupportedNcclVersionException}.
    *
+   * @param profiler the profiler
    * @throws IllegalStateException if it is the first and NCCL is loaded, or if {@code
    *     NCCL_PROFILER_PLUGIN} names another plugin
    */
@@ -25,7 +26,11 @@ public final class NcclPlugins {
     ProfilerPlugin.INSTANCE.add(Objects.requireNonNull(profiler, "profiler"));
   }
 
-  /** Removes a profiler. It may still get an event that is on its way. */
+  /**
+   * Removes a profiler. It may still get an event that is on its way.
+   *
+   * @param profiler the profiler
+   */
   public static void removeProfiler(Profiler profiler) {
     ProfilerPlugin.INSTANCE.remove(Objects.requireNonNull(profiler, "profiler"));
   }
@@ -40,6 +45,7 @@ public final class NcclPlugins {
    * NCCL that is loaded later is older than 2.28.3, loading fails with {@link
    * io.nccl4j.UnsupportedNcclVersionException}.
    *
+   * @param tuner the tuner
    * @throws IllegalStateException if it is the first and NCCL is loaded, or if {@code
    *     NCCL_TUNER_PLUGIN} names another plugin
    */
@@ -47,7 +53,11 @@ public final class NcclPlugins {
     TunerPlugin.INSTANCE.add(Objects.requireNonNull(tuner, "tuner"));
   }
 
-  /** Removes a tuner. */
+  /**
+   * Removes a tuner.
+   *
+   * @param tuner the tuner
+   */
   public static void removeTuner(Tuner tuner) {
     TunerPlugin.INSTANCE.remove(Objects.requireNonNull(tuner, "tuner"));
   }

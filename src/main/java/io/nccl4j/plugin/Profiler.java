@@ -13,12 +13,16 @@ import org.jspecify.annotations.NullMarked;
 @NullMarked
 @FunctionalInterface
 public interface Profiler {
-  /** Called for each event. */
+  /**
+   * Called for each event.
+   *
+   * @param event the event
+   */
   void accept(ProfilerEvent event);
 
   /**
-   * Returns whether this profiler needs {@link ProfilerEvent.KernelStarted} and {@link
-   * ProfilerEvent.KernelStopped}. They are off by default, since NCCL's proxy threads then follow
+   * {@return whether this profiler needs {@link ProfilerEvent.KernelStarted} and {@link
+   * ProfilerEvent.KernelStopped}} They are off by default, since NCCL's proxy threads then follow
    * every operation on every channel. Asked when a communicator is created.
    */
   default boolean kernelTimes() {

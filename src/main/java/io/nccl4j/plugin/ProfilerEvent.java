@@ -16,6 +16,8 @@ public sealed interface ProfilerEvent {
   /**
    * A rank of a communicator was created.
    *
+   * @param communicator NCCL's number of the communicator
+   * @param rank the rank that it concerns
    * @param name the name in the communicator's configuration, or empty
    * @param ranks the number of ranks
    * @param nodes the number of hosts
@@ -23,13 +25,24 @@ public sealed interface ProfilerEvent {
   record CommunicatorCreated(long communicator, int rank, String name, int ranks, int nodes)
       implements ProfilerEvent {}
 
-  /** A rank of a communicator was destroyed or aborted. */
+  /**
+   * A rank of a communicator was destroyed or aborted.
+   *
+   * @param communicator NCCL's number of the communicator
+   * @param rank the rank that it concerns
+   */
   record CommunicatorDestroyed(long communicator, int rank) implements ProfilerEvent {}
 
   /**
    * A function of NCCL was called.
    *
+   * @param id its number, unique in the process
+   * @param nanos when NCCL reported it, as {@link System#nanoTime}
+   * @param communicator NCCL's number of the communicator
+   * @param rank the rank that it concerns
+   * @param function such as {@code AllReduce}
    * @param count the number of elements, as passed to the function
+   * @param type such as {@code ncclFloat32}
    * @param root the root, as passed to the function; -1 for a send or receive
    * @param stream the address of the CUDA stream
    * @param captured whether the stream is captured; then the operation runs with each launch of its
@@ -56,12 +69,19 @@ public sealed interface ProfilerEvent {
    * which are {@link PointToPoint}s, and not the broadcasts of 2.29 and later, for which it has
    * kernels of their own.
    *
+   * @param id its number, unique in the process
+   * @param nanos when NCCL reported it, as {@link System#nanoTime}
    * @param call the {@link Called} that it belongs to
+   * @param communicator NCCL's number of the communicator
+   * @param rank the rank that it concerns
    * @param sequence the number of collectives of this function before it on this communicator
+   * @param function such as {@code AllReduce}
    * @param sendAddress the address of this rank's input
    * @param receiveAddress the address of this rank's output
    * @param count the number of elements, as NCCL counts them: operations that only copy are counted
    *     in bytes, of type {@code ncclInt8}
+   * @param type such as {@code ncclFloat32}
+   * @param root the root, or -1
    * @param algorithm such as {@code RING}
    * @param protocol such as {@code SIMPLE}
    * @param channels the number of channels, which is the number of thread blocks
@@ -89,9 +109,16 @@ public sealed interface ProfilerEvent {
   /**
    * A send or receive is launched. It is {@link Stopped} when its kernel is enqueued.
    *
+   * @param id its number, unique in the process
+   * @param nanos when NCCL reported it, as {@link System#nanoTime}
    * @param call the {@link Called} that it belongs to
+   * @param communicator NCCL's number of the communicator
+   * @param rank the rank that it concerns
+   * @param function such as {@code AllReduce}
    * @param address the address of the buffer
    * @param count the number of elements, as NCCL counts them
+   * @param type such as {@code ncclFloat32}
+   * @param peer the other rank
    * @param channels the number of channels
    */
   record PointToPoint(
@@ -111,7 +138,10 @@ public sealed interface ProfilerEvent {
   /**
    * The kernel of an operation has begun on a channel; see {@link Profiler#kernelTimes}.
    *
+   * @param id its number, unique in the process
+   * @param nanos when NCCL reported it, as {@link System#nanoTime}
    * @param operation the {@link Collective} or {@link PointToPoint} that it belongs to
+   * @param channel the channel, from 0
    * @param timer the GPU's global timer, in nanoseconds
    */
   record KernelStarted(long id, long nanos, long operation, int channel, long timer)
@@ -121,6 +151,7 @@ public sealed interface ProfilerEvent {
    * The kernel of an operation has ended on a channel.
    *
    * @param id that of the {@link KernelStarted}
+   * @param nanos when NCCL reported it, as {@link System#nanoTime}
    * @param timer the GPU's global timer, in nanoseconds
    */
   record KernelStopped(long id, long nanos, long timer) implements ProfilerEvent {}
@@ -129,6 +160,7 @@ public sealed interface ProfilerEvent {
    * What an event reported has ended.
    *
    * @param id that of the event
+   * @param nanos when NCCL reported it, as {@link System#nanoTime}
    */
   record Stopped(long id, long nanos) implements ProfilerEvent {}
 }

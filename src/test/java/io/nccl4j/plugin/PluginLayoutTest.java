@@ -18,8 +18,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /**
  * Compares the layouts of NCCL's plugin interfaces with its headers, which its packages lack: reads
- * descriptors that C++ has filled. {@code NCCL4J_NCCL_SOURCE} names a source tree of NCCL 2.29.2 or
- * later.
+ * descriptors that C++ has filled. {@code NCCL_SOURCE} names a source tree of NCCL 2.29.2 or later.
  */
 class PluginLayoutTest {
   private static final String SOURCE =
@@ -78,8 +77,8 @@ class PluginLayoutTest {
   @Test
   @SuppressWarnings("restricted") // The library was built here.
   void descriptorsOfTheHeadersAreRead() throws Exception {
-    String source = System.getenv("NCCL4J_NCCL_SOURCE");
-    assumeTrue(source != null, "NCCL4J_NCCL_SOURCE names no source tree of NCCL");
+    String source = System.getenv("NCCL_SOURCE");
+    assumeTrue(source != null, "NCCL_SOURCE does not name a checkout of NCCL");
     SymbolLookup library = SymbolLookup.libraryLookup(build(Path.of(source)), Arena.global());
     assertEquals(
         new ProfilerEvent.Collective(
