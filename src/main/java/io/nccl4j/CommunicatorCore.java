@@ -23,6 +23,7 @@ import java.util.Set;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
@@ -80,8 +81,8 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private volatile boolean operationsEnded;
   private volatile boolean stranded;
   // Why the operations were ended, or null.
-  private volatile NcclTimeoutException timedOut;
-  private boolean failureReported;
+  private final AtomicReference<NcclTimeoutException> timedOut = new AtomicReference<>();
+  private final AtomicBoolean failureReported = new AtomicBoolean();
   // The element that barriers reduce, allocated by the first one.
   private volatile Buffer barrierMemory;
 
@@ -452,10 +453,12 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     } else if (next == State.CONNECTED && size >= 0) {
       Statistics.opened(statistics);
     }
-    if (log != null && next == State.ABORTED) {
-      FlightRecorder.aborted(log);
-    } else if (log != null && next == State.CLOSED) {
-      FlightRecorder.closed(log);
+    if (log != null && isEnded()) {
+      if (operationsEnded) {
+        FlightRecorder.aborted(log);
+      } else {
+        FlightRecorder.closed(log);
+      }
     }
   }
 
@@ -511,9 +514,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     if (found.isPresent()) {
       found.get().initDetails(details());
     }
-    if (found.isPresent() && !failureReported) {
-      Statistics.failed(found.get());
-      failureReported = true;
+    if (found.isPresent() && failureReported.compareAndSet(false, true)) {
       CommunicatorEvents.record(this, "failure", found.get());
       dumpAfterFailure();
     }
@@ -584,7 +585,9 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
    */
   void timeOut(NcclTimeoutException failure) {
     Statistics.failed(failure);
-    timedOut = failure;
+    if (!timedOut.compareAndSet(null, failure)) {
+      return; // its operations on another stream were late, too
+    }
     try {
       if (!driver.revoke()) {
         abort();
@@ -596,14 +599,19 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   @Override
   public void noticeFailure() {
-    if (!failureReported && isOpen() && !isAborted()) {
+    if (!failureReported.get() && isOpen() && !isAborted()) {
       failure().ifPresent(found -> Loggers.of(LOGGER).warn("{}", found.getMessage()));
     }
   }
 
   @Override
+  public boolean keepsFailing() {
+    return timedOut.get() != null && isOpen();
+  }
+
+  @Override
   public NcclException ended(String function) {
-    NcclTimeoutException late = timedOut;
+    NcclTimeoutException late = timedOut.get();
     return late == null
         ? new CommunicatorAbortedException(function, toString())
         : NcclException.copyOf(late, late.details());

@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.Awaited;
+import io.nccl4j.spi.Background;
 import io.nccl4j.spi.FailureDetails;
 import java.time.Duration;
 import java.util.BitSet;
@@ -46,18 +47,27 @@ final class LaunchDeadline {
    * @param nanos how long the stream has completed nothing
    */
   void pending(long nanos) {
-    if (passed || first.communicator().isAborted()) {
+    if (passed || ended()) {
       return;
     }
     long timeout = timeout().toNanos();
     if (nanos > timeout) {
-      passed = true;
       start(this::end);
+      passed = true;
     } else if (!warned && nanos > Math.min(WARNING.toNanos(), timeout / 2)) {
-      warned = true;
       Duration duration = Duration.ofNanos(nanos);
       start(() -> LOG.warn("{}", failure(duration).getMessage()));
+      warned = true;
     }
+  }
+
+  private List<CommunicatorCore> communicators() {
+    return calls.stream().map(Call::communicator).distinct().toList();
+  }
+
+  /** Returns whether all operations have ended, perhaps because of those on another stream. */
+  private boolean ended() {
+    return communicators().stream().allMatch(CommunicatorCore::isAborted);
   }
 
   private Duration timeout() {
@@ -91,10 +101,10 @@ final class LaunchDeadline {
   }
 
   private void end() {
-    if (first.communicator().isAborted()) {
-      return; // meanwhile, perhaps because of its operations on another stream
+    if (ended()) {
+      return;
     }
-    calls.stream().map(Call::communicator).distinct().forEach(CommunicatorCore::dumpAfterFailure);
+    communicators().forEach(CommunicatorCore::dumpAfterFailure);
     NcclTimeoutException failure = failure(timeout());
     switch (first.communicator().config().timeoutAction()) {
       case REPORT -> LOG.error("{}", failure.getMessage());
@@ -104,7 +114,10 @@ final class LaunchDeadline {
       }
       case ABORT -> {
         LOG.error("{}; its operations are ended", failure.getMessage());
-        calls.stream().map(Call::communicator).distinct().forEach(each -> each.timeOut(failure));
+        // Together: one alone might wait for the kernels of another.
+        Background.runTogether(
+            "nccl4j-deadline",
+            communicators().stream().<Runnable>map(each -> () -> each.timeOut(failure)).toList());
       }
     }
   }

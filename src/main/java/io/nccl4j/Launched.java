@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.flight.OperationLog;
+import io.nccl4j.spi.Background;
 import io.nccl4j.spi.PendingLaunch;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -123,11 +124,15 @@ final class Launched implements PendingLaunch {
 
   @Override
   public void failed() {
-    calls.stream()
-        .map(Call::communicator)
-        .distinct()
-        .filter(communicator -> !communicator.isAborted())
-        .forEach(CommunicatorCore::dumpAfterFailure);
+    List<CommunicatorCore> failed =
+        calls.stream()
+            .map(Call::communicator)
+            .distinct()
+            .filter(communicator -> !communicator.isAborted())
+            .toList();
+    // The reporting thread must not wait until the records are written.
+    Background.startOrRun(
+        "nccl4j-flight", () -> failed.forEach(CommunicatorCore::dumpAfterFailure));
   }
 
   @Override

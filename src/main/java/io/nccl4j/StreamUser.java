@@ -13,6 +13,9 @@ interface StreamUser {
   /** Returns whether its operations were ended before they completed. */
   boolean isAborted();
 
+  /** Returns whether every wait throws until it is closed or aborted: its operations were late. */
+  boolean keepsFailing();
+
   /** Returns the exception for a wait that ended with its operations. */
   NcclException ended(String function);
 

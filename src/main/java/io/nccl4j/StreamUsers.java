@@ -56,9 +56,9 @@ final class StreamUsers implements StreamContext {
     last = communicator;
   }
 
-  /** Removes the aborted communicators. */
+  /** Removes the aborted communicators, except those whose failure every wait throws. */
   void removeAborted() {
-    users.removeIf(StreamUser::isAborted);
+    users.removeIf(user -> user.isAborted() && !user.keepsFailing());
     last = null;
   }
 

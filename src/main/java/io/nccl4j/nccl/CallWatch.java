@@ -1,5 +1,6 @@
 package io.nccl4j.nccl;
 
+import io.nccl4j.internal.ffm.BlockingCalls;
 import io.nccl4j.internal.util.Poller;
 import java.lang.ref.WeakReference;
 import java.util.Map;
@@ -60,8 +61,9 @@ final class CallWatch {
 
   private static void noticeFailure(WeakReference<CommunicatorEnd> watched) {
     CommunicatorEnd end = watched.get();
-    if (end != null) {
-      end.handle().context().noticeFailure();
+    if (end != null && end.handle().asyncError().isPresent()) {
+      // Not on this thread: its records may be written to a file.
+      BlockingCalls.start("failure", end.handle().context()::noticeFailure);
     }
   }
 

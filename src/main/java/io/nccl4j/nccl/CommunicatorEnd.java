@@ -24,6 +24,8 @@ final class CommunicatorEnd {
   // How long a close waits for a call in flight before it fails. Also how long an abort waits
   // before it ends that call.
   private static final Duration CALL_TIMEOUT = Duration.ofMillis(200);
+  // How long an abort waits for NCCL, which then goes on in the background.
+  private static final Duration ABORT_TIMEOUT = Duration.ofSeconds(30);
   // How long the thread of a call that NCCL has ended may take to leave.
   private static final Duration LEAVE_TIMEOUT = Duration.ofSeconds(1);
   private static final double MILLIS_PER_SECOND = 1000;
@@ -173,7 +175,7 @@ final class CommunicatorEnd {
       result =
           BlockingCalls.callUninterrupted(
               "ncclCommRevoke",
-              handle.timeout(),
+              abortTimeout(),
               "NCCL to end " + function + " of " + handle,
               () -> endCall(comm),
               late -> handle.release());
@@ -215,12 +217,16 @@ final class CommunicatorEnd {
     return result;
   }
 
+  private Duration abortTimeout() {
+    return handle.timeout().compareTo(ABORT_TIMEOUT) < 0 ? handle.timeout() : ABORT_TIMEOUT;
+  }
+
   /** Aborts the ended communicator, whose pointer this thread has taken. */
   void abortNative(MemorySegment comm) {
     try {
       BlockingCalls.runUninterrupted(
           "ncclCommAbort",
-          handle.timeout(),
+          abortTimeout(),
           "NCCL to free " + handle,
           () -> {
             handle.useDevice();

@@ -75,7 +75,12 @@ abstract class DeadlinesContract {
       assertTrue(thrown.getMessage().contains(comm.toString()), thrown::toString);
       assertTrue(comm.isAborted());
       assertEquals(comm.backend().supports(Feature.REVOKE), comm.isOpen());
-      rank.stream().synchronize(LIMIT); // reported once; the device has ended the operation
+      if (comm.isOpen()) {
+        timeoutOf(() -> rank.stream().synchronize(LIMIT)); // as every wait does
+        comm.abort();
+        timeoutOf(() -> rank.stream().synchronize(LIMIT));
+      }
+      rank.stream().synchronize(LIMIT); // the device has ended the operation
     } finally {
       end(ranks);
     }
@@ -92,6 +97,7 @@ abstract class DeadlinesContract {
       rank.comm().allReduce(another, another, ReduceOp.SUM, other);
       timeoutOf(() -> rank.downloadInts(value));
       timeoutOf(() -> other.synchronize(LIMIT));
+      assertEquals(ranks.backend().supports(Feature.REVOKE), rank.comm().isOpen());
     } finally {
       end(ranks);
     }
@@ -145,9 +151,13 @@ abstract class DeadlinesContract {
       NcclTimeoutException thrown = timeoutOf(() -> rank.stream().synchronize(LIMIT));
       Recovery recovery = Recovery.defaults().withLostRanks(Set.of(1)).withMinority(true);
       try (Communicator rest = recovery.recover(rank.comm(), thrown);
-          Buffer alone = rank.ints(5)) {
-        rest.allReduce(alone, alone, ReduceOp.SUM, rank.stream());
-        assertArrayEquals(new int[] {5}, rank.downloadInts(alone));
+          Stream stream = rest.newStream();
+          Buffer alone = rest.newBuffer(DataType.INT32, 1)) {
+        alone.copyFromAsync(new int[] {5}, stream);
+        rest.allReduce(alone, alone, ReduceOp.SUM, stream);
+        int[] sum = new int[1];
+        alone.copyTo(sum, stream);
+        assertArrayEquals(new int[] {5}, sum);
       }
     } finally {
       end(ranks);

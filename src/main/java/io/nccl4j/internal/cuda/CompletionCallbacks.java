@@ -239,6 +239,14 @@ final class CompletionCallbacks {
     }
   }
 
+  private static Throwable found(Supplier<Throwable> failure) {
+    try {
+      return failure.get();
+    } catch (RuntimeException | Error another) {
+      return another;
+    }
+  }
+
   /**
    * Ends a wait on an nccl4j thread, since finding the ranks that it waits for may take seconds. If
    * no thread can be started, the next poll tries again.
@@ -249,7 +257,7 @@ final class CompletionCallbacks {
       return; // the device has called back meanwhile
     }
     try {
-      COMPLETERS.execute(() -> pending.waiter().end(failure.get()));
+      COMPLETERS.execute(() -> pending.waiter().end(found(failure)));
     } catch (OutOfMemoryError noThread) {
       PENDING.put(id, pending);
       LOG.warn("no thread to end a wait for a stream; the next poll tries again", noThread);

@@ -37,7 +37,6 @@ import org.apache.logging.log4j.Logger;
 public final class CudaStreamDriver implements StreamDriver {
   private static final Logger LOG = Loggers.of(CudaStreamDriver.class);
   private static final int NORMAL_PRIORITY = 0;
-  private static final int NOT_RECORDED = -1;
   private static final int ERROR_POLL_INTERVAL = 64;
   private static final Duration FAILURE_TIMEOUT = Duration.ofSeconds(5);
 
@@ -340,9 +339,16 @@ public final class CudaStreamDriver implements StreamDriver {
         () ->
             guard.callUnlessEnded(
                 () -> {
-                  int result = queryCapturing() ? NOT_RECORDED : event.record(handle);
-                  CudaResults.forget(result);
-                  return result == cudart_h.cudaSuccess();
+                  if (queryCapturing()) {
+                    return false;
+                  }
+                  int result = event.record(handle);
+                  if (CudaResults.ofCapture(result)) { // which has begun just now
+                    CudaResults.forget(result);
+                    return false;
+                  }
+                  CudaResults.check(result, "cudaEventRecord");
+                  return true;
                 },
                 () -> false));
   }

@@ -10,6 +10,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.ReentrantLock;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -23,8 +24,9 @@ final class LaunchWatch {
   private static final Logger LOG = Loggers.of(LaunchWatch.class);
   private static final long PERIOD_MILLIS = 100;
 
-  // More than a device queues. What is launched beyond is not followed, but what is before it is.
-  private static final int MOST_PENDING = 1024;
+  // More than a device queues: a launch waits for one of about a thousand before it. What is
+  // launched beyond is not followed.
+  private static final int MOST_PENDING = 2048;
 
   private static final Set<LaunchWatch> ACTIVE = ConcurrentHashMap.newKeySet();
   // Events are kept for the process's life: creating one takes longer than a launch.
@@ -44,7 +46,9 @@ final class LaunchWatch {
   private final Queue<Launch> pending = new ConcurrentLinkedQueue<>();
   private final AtomicInteger length = new AtomicInteger();
 
-  // When the device was last seen to complete a launch; only the polling thread uses it.
+  // Held to look at the first launches; never while waiting.
+  private final ReentrantLock polling = new ReentrantLock();
+  // When the device was last seen to complete a launch; guarded by the lock.
   private long completedAt = System.nanoTime();
 
   private record Launch(PendingLaunch launched, CudaEventDriver end, long at) {}
@@ -56,7 +60,10 @@ final class LaunchWatch {
   /** Follows what this thread has just launched, unless other code captures the stream. */
   void follow(PendingLaunch launched) {
     if (length.get() >= MOST_PENDING) {
-      return;
+      poll(); // what the device has completed since the last poll
+      if (length.get() >= MOST_PENDING) {
+        return;
+      }
     }
     Queue<CudaEventDriver> unused =
         UNUSED.computeIfAbsent(stream.device(), device -> new ConcurrentLinkedQueue<>());
@@ -64,8 +71,15 @@ final class LaunchWatch {
     if (end == null) {
       end = CaptureMode.relaxed(stream.device(), this::newEvent);
     }
-    if (!stream.recordUnlessCapturing(end)) {
-      unused.add(end);
+    boolean recorded = false;
+    try {
+      recorded = stream.recordUnlessCapturing(end);
+    } finally {
+      if (!recorded) {
+        unused.add(end);
+      }
+    }
+    if (!recorded) {
       return;
     }
     length.incrementAndGet();
@@ -79,7 +93,22 @@ final class LaunchWatch {
   }
 
   private void poll() {
-    CaptureMode.runRelaxed(stream.device(), this::pollOnDevice);
+    if (!polling.tryLock()) {
+      return;
+    }
+    try {
+      CaptureMode.runRelaxed(stream.device(), this::pollOnDevice);
+    } catch (CudaException broken) {
+      // The device does no more work, and must not keep those of other devices from being looked
+      // at. Waits for the stream throw its error.
+      LOG.debug("{}: what was launched is not followed any more", stream, broken);
+      for (Launch next = pending.poll(); next != null; next = pending.poll()) {
+        length.decrementAndGet();
+        next.launched.failed();
+      }
+    } finally {
+      polling.unlock();
+    }
     if (pending.isEmpty()) {
       ACTIVE.remove(this);
       if (!pending.isEmpty()) {

@@ -27,7 +27,7 @@ final class OperationsCheck {
   private static Finding finding(String communicator, List<String> differences, Path dumps) {
     return Finding.warning(
             communicator + ": " + differences.getFirst(),
-            "the other ranks wait for a rank that has not made their call",
+            "ranks that wait for others do so until their time-outs",
             "look at what that process does instead (jstack); all calls: nccl4j flight " + dumps)
         .with(differences.subList(1, differences.size()));
   }
