@@ -167,7 +167,7 @@ class ArchitectureTest {
 
   @Test
   void ncclPackagesAreLayered() {
-    onlyDepends(NCCL, CONTRACT, SPI, NCCL, CUDA, INTERNAL_CUDA, FFM, BINDINGS, RAS);
+    onlyDepends(NCCL, CONTRACT, SPI, NCCL, CUDA, INTERNAL_CUDA, FFM, BINDINGS, RAS, PLUGIN);
     onlyDepends(PLUGIN, CONTRACT, PLUGIN, FFM);
     onlyDepends(CUDA, CONTRACT, SPI, CUDA, INTERNAL_CUDA, FFM, BINDINGS);
     onlyDepends(INTERNAL_CUDA, CONTRACT, SPI, INTERNAL_CUDA, FFM, BINDINGS);

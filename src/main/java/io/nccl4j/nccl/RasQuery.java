@@ -5,6 +5,7 @@ import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.internal.util.RankSets;
+import io.nccl4j.plugin.NcclEnvironment;
 import io.nccl4j.ras.RasClient;
 import io.nccl4j.ras.RasStatus;
 import io.nccl4j.spi.Awaited;
@@ -61,6 +62,9 @@ final class RasQuery {
           library,
           SAFE);
       return Optional.empty();
+    }
+    if (NcclEnvironment.isInstalled()) {
+      return Optional.of(unknown("with a NcclEnvironment NCCL does not report the ranks"));
     }
     if (NativeEnvironment.get("NCCL_RAS_ENABLE").filter("0"::equals).isPresent()) {
       return Optional.of(unknown("NCCL_RAS_ENABLE=0, so NCCL does not report the ranks"));

@@ -149,6 +149,14 @@ public final class NcclEnvironment {
     installed = this;
   }
 
+  /**
+   * {@return whether an environment is installed in this process, so that NCCL's RAS service is
+   * off}
+   */
+  public static boolean isInstalled() {
+    return installed != null;
+  }
+
   /** Returns the value of a variable that the installed environment sets. */
   static Optional<String> given(String variable) {
     NcclEnvironment environment = installed;
