@@ -62,6 +62,10 @@ public final class FaultCampaignRank {
   private static final Duration STARTING = Duration.ofSeconds(60);
   private static final long CLEANUP_NANOS = TimeUnit.SECONDS.toNanos(9);
 
+  /** Threads that stay: for leaks, and for the MBean server while a backend is open. */
+  private static final Set<String> OF_THE_PROCESS = Set.of("nccl4j-leaks", "nccl4j-jmx");
+
+
   private final int rank;
   private final int size;
   private final Path folder;
@@ -377,8 +381,7 @@ public final class FaultCampaignRank {
     List<String> left = new ArrayList<>();
     for (Thread thread : Thread.getAllStackTraces().keySet()) {
       String name = thread.getName();
-      // The thread that reports leaks runs as long as the process.
-      if (name.startsWith("nccl4j-") && !name.equals("nccl4j-leaks")) {
+      if (name.startsWith("nccl4j-") && !OF_THE_PROCESS.contains(name)) {
         left.add("thread " + name);
       }
     }
