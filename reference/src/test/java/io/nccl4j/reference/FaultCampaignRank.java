@@ -65,7 +65,6 @@ public final class FaultCampaignRank {
   /** Threads that stay: for leaks, and for the MBean server while a backend is open. */
   private static final Set<String> OF_THE_PROCESS = Set.of("nccl4j-leaks", "nccl4j-jmx");
 
-
   private final int rank;
   private final int size;
   private final Path folder;
