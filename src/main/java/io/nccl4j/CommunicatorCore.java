@@ -584,10 +584,10 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
    * failure. Where the library permits it, the communicator can still be shrunk.
    */
   void timeOut(NcclTimeoutException failure) {
-    Statistics.failed(failure);
     if (!timedOut.compareAndSet(null, failure)) {
       return; // its operations on another stream were late, too
     }
+    Statistics.failed(failure);
     try {
       if (!driver.revoke()) {
         abort();

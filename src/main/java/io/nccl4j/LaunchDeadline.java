@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.Background;
@@ -15,9 +16,6 @@ import org.apache.logging.log4j.Logger;
  * warning if the device does not get past them, and later their end.
  */
 final class LaunchDeadline {
-  /** When the warning is logged, or after half of a shorter timeout. */
-  private static final Duration WARNING = Duration.ofSeconds(30);
-
   // Logs under the name of the public class, which this one does not refer to.
   private static final Logger LOG = Loggers.of("io.nccl4j.Communicator");
 
@@ -25,7 +23,7 @@ final class LaunchDeadline {
   private final Call first;
   private final long number;
 
-  // Only the thread that reports uses these.
+  // One thread at a time reports.
   private boolean warned;
   private boolean passed;
 
@@ -50,11 +48,11 @@ final class LaunchDeadline {
     if (passed || ended()) {
       return;
     }
-    long timeout = timeout().toNanos();
-    if (nanos > timeout) {
+    Duration timeout = timeout();
+    if (nanos > timeout.toNanos()) {
       start(this::end);
       passed = true;
-    } else if (!warned && nanos > Math.min(WARNING.toNanos(), timeout / 2)) {
+    } else if (!warned && nanos > Deadline.warning(timeout).toNanos()) {
       Duration duration = Duration.ofNanos(nanos);
       start(() -> LOG.warn("{}", failure(duration).getMessage()));
       warned = true;

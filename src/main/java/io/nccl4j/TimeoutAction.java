@@ -4,7 +4,7 @@ import org.jspecify.annotations.NullMarked;
 
 /**
  * What happens on NCCL to operations that the device does not complete within the timeout of their
- * communicator. NCCL itself has no timeout: a rank that waits for a peer waits for ever.
+ * communicator. NCCL itself has no timeout: a rank waits for a peer indefinitely.
  */
 @NullMarked
 public enum TimeoutAction {

@@ -15,8 +15,8 @@ import java.util.SequencedMap;
 
 /**
  * A shared library without code, written by Java: it has one symbol per table, and Java fills the
- * tables with addresses once it has loaded the library. Whoever opens the same file later gets the
- * same tables.
+ * tables with addresses once it has loaded the library. Code that opens the same file later gets
+ * the same tables.
  *
  * <p>The file is one writable segment:
  *

@@ -33,7 +33,7 @@ class HangDrillOnStandInTest {
 
   private static final Duration LIMIT = Duration.ofSeconds(40);
   private static final long SLACK_MILLIS = 20_000;
-  private static final String BOUNDED = "NCCL waits for ever; the deadline of nccl4j has ended it";
+  private static final String BOUNDED = "NCCL has no time-out; the deadline of nccl4j has ended it";
 
   /** What NCCL counts; the other collectives consist of sends and receives. */
   private static final Set<Operation> COUNTED =

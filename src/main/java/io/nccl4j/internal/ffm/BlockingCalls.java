@@ -28,8 +28,6 @@ public final class BlockingCalls {
   // default of 1 MiB. This only reserves address space; memory is committed as it is used.
   private static final long STACK_BYTES = 16L << 20;
 
-  // When a call that has not returned is logged, or after half of a shorter timeout.
-  private static final Duration WARNING = Duration.ofSeconds(30);
   private static final Logger LOG = Loggers.of(BlockingCalls.class);
 
   private BlockingCalls() {}
@@ -148,8 +146,7 @@ public final class BlockingCalls {
   private static void await(
       FutureTask<Void> task, String function, Deadline deadline, String waitedFor)
       throws InterruptedException, ExecutionException, TimeoutException {
-    Duration half = deadline.timeout().dividedBy(2);
-    Duration first = half.compareTo(WARNING) < 0 ? half : WARNING;
+    Duration first = Deadline.warning(deadline.timeout());
     try {
       task.get(Math.min(first.toNanos(), deadline.remainingNanos()), TimeUnit.NANOSECONDS);
     } catch (TimeoutException slow) {

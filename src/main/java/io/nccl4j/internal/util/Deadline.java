@@ -8,6 +8,8 @@ public final class Deadline {
   /** About 146 years: enough for any wait, and too short to overflow the clock. */
   private static final long MAX_NANOS = Long.MAX_VALUE / 2;
 
+  private static final Duration WARNING = Duration.ofSeconds(30);
+
   private final Duration timeout;
   private final long end;
 
@@ -19,6 +21,12 @@ public final class Deadline {
   /** Returns the deadline of a wait that starts now. */
   public static Deadline after(Duration timeout) {
     return new Deadline(timeout);
+  }
+
+  /** Returns when a wait is logged as a warning: after 30 s, or half of a shorter timeout. */
+  public static Duration warning(Duration timeout) {
+    Duration half = timeout.dividedBy(2);
+    return half.compareTo(WARNING) < 0 ? half : WARNING;
   }
 
   /** Returns the earlier of this deadline and one after a given time. */
