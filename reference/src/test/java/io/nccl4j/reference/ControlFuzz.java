@@ -152,6 +152,7 @@ final class ControlFuzz implements FuzzTarget {
                 out.writeInt(expected);
                 out.writeBoolean(false);
                 Message.writeBits(out, one);
+                Message.writeBits(out, new BitSet());
                 out.writeBoolean(false);
                 out.writeBoolean(true);
                 out.writeInt(1);

@@ -54,6 +54,11 @@ class EventLoopTest {
     public void onRejected(int rank, String text) {
       // No rank is refused here.
     }
+
+    @Override
+    public BitSet silent() {
+      return new BitSet();
+    }
   }
 
   private final List<ProcessEndpoint> endpoints =

@@ -163,8 +163,8 @@ final class FaultRound {
     if (!failure.type().matches("Nccl.*Exception|RendezvousException")) {
       problem("rank " + rank + " had another failure: " + Files.readString(errors(rank)));
     }
-    // Without a communicator, ranks that wait for the lost one elsewhere cannot be told from it.
-    boolean joining = failure.text().matches("connect: .* did not (join|connect) \\(.*");
+    // A rank that waits for the lost one elsewhere, before it joins, cannot be told from it.
+    boolean joining = failure.text().matches("connect: .* did not join \\(.*");
     List<String> named = List.of(failure.lost().replaceAll("[\\[\\]]", "").split(", "));
     String victim = Integer.toString(plan.victim());
     if (!named.equals(List.of(""))

@@ -82,6 +82,7 @@ final class JoinFuzz implements FuzzTarget {
             out.writeInt(1);
             out.writeByte(1);
           }
+          Message.writeBits(out, new BitSet());
           out.writeBoolean(false);
           out.writeBoolean(false);
         });
@@ -94,6 +95,7 @@ final class JoinFuzz implements FuzzTarget {
         out -> {
           out.writeInt(2);
           out.writeBoolean(false);
+          Message.writeBits(out, new BitSet());
           Message.writeBits(out, new BitSet());
           out.writeBoolean(false);
           out.writeBoolean(true);

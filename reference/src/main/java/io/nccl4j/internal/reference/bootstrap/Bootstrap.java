@@ -55,6 +55,9 @@ public final class Bootstrap {
   /** The least time without an answer after which a process counts as silent. */
   private static final long MIN_SILENCE_NANOS = 300_000_000;
 
+  /** How long a waiting process may leave out its queries before it counts as silent. */
+  static final long MAX_QUERY_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(1);
+
   /**
    * The ranks that a bootstrap still waits for when a rank times out.
    *
@@ -116,6 +119,12 @@ public final class Bootstrap {
     void onState(int expected, Message.Body state);
 
     void onRejected(int rank, String text);
+
+    /**
+     * Returns the ranks that have joined by an id from this process, if it has stopped asking for
+     * the state; else none.
+     */
+    BitSet silent();
   }
 
   /** The communicator that the ranks of a bootstrap belong to. */
@@ -173,6 +182,8 @@ public final class Bootstrap {
   private final Set<Integer> sent = new HashSet<>();
   // The ranks that have not arrived or, after the assignment, that have not connected.
   private final BitSet awaited;
+  // Those of the ranks that joined by an id whose processes the coordinator finds silent.
+  private final BitSet silent = new BitSet();
   private Coordinator coordinator;
   private boolean answered;
   // When the coordinating process was asked last, and whether its answer is pending.
@@ -434,18 +445,31 @@ public final class Bootstrap {
     if (coordinator != null && (!answered || silentCoordinator)) {
       return new MissingRanks(coordinator + " did not answer", null);
     }
+    // Ranks that wait for a silent process have not arrived or connected either. Its own ranks may
+    // have: a rank has connected once its connections are open, before they are used.
+    BitSet silentRanks = assignments == null ? new BitSet() : silentJoined();
     if (parent != null) {
-      // Ranks that wait for a silent process have not arrived or connected either.
-      BitSet silent = parent.silent(awaited.get(0, parent.size()), timeout);
-      if (!silent.isEmpty()) {
-        return new MissingRanks(parent.describe(silent) + " did not answer", silent);
-      }
+      BitSet asked = assignments == null ? awaited : expected;
+      silentRanks.or(parent.silent(asked.get(0, parent.size()), timeout));
+    }
+    if (!silentRanks.isEmpty()) {
+      String ranks = parent == null ? RankSets.describe(silentRanks) : parent.describe(silentRanks);
+      return new MissingRanks(ranks + " did not answer", silentRanks);
     }
     if (assignments == null) {
       return new MissingRanks(missingText(), (BitSet) awaited.clone());
     }
     return new MissingRanks(
         RankSets.describe(awaited) + " did not connect", (BitSet) awaited.clone());
+  }
+
+  /** Returns the ranks that have joined by an id and whose processes are silent. */
+  private BitSet silentJoined() {
+    if (coordinator == null) {
+      silent.clear();
+      listeners.forEach(listener -> silent.or(listener.silent()));
+    }
+    return (BitSet) silent.clone();
   }
 
   /** Returns the ranks of the coordinating process; none where ranks join by an id. */
@@ -585,6 +609,7 @@ public final class Bootstrap {
       failure.write(out);
     }
     Message.writeBits(out, awaited);
+    Message.writeBits(out, silentJoined());
     out.writeBoolean(done);
     out.writeBoolean(withAssignments && assignments != null);
     if (withAssignments && assignments != null) {
@@ -610,7 +635,8 @@ public final class Bootstrap {
   /** Applies the state that the coordinating process has sent. */
   public void applyState(DataInput in) throws IOException {
     BootstrapFailure receivedFailure = in.readBoolean() ? BootstrapFailure.read(in) : null;
-    BitSet bits = Message.readBits(in);
+    BitSet receivedAwaited = Message.readBits(in);
+    BitSet receivedSilent = Message.readBits(in);
     boolean receivedDone = in.readBoolean();
     Map<Integer, RankAssignment> receivedAssignments =
         in.readBoolean() ? readAssignments(in) : null;
@@ -633,7 +659,10 @@ public final class Bootstrap {
         return;
       }
       awaited.clear();
-      awaited.or(bits);
+      awaited.or(receivedAwaited);
+      silent.clear();
+      silent.or(receivedSilent);
+      silent.and(expected);
       if (receivedAssignments != null) {
         assignments = receivedAssignments;
       }

@@ -7,16 +7,19 @@ import java.io.DataInput;
 import java.io.IOException;
 import java.net.ProtocolException;
 import java.util.BitSet;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 
 /** A remote process whose ranks join a bootstrap coordinated here, and its connection. */
 final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListener {
   private final ProcessEndpoint endpoint;
   private final Connection connection;
   private final Secret secret;
-  private final BitSet ranks = new BitSet();
+  private final Set<Integer> ranks = ConcurrentHashMap.newKeySet();
   private BootstrapTarget target;
   private Bootstrap bootstrap;
   private ProcessAddress address;
+  private volatile long heardAt = System.nanoTime();
 
   /**
    * Wraps a connection.
@@ -31,12 +34,13 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
 
   @Override
   public void receive(Connection from, Message message) throws IOException {
+    heardAt = System.nanoTime();
     DataInput in = message.content();
     switch (message.kind()) {
       case JOIN -> join(in);
       case CONNECTED -> {
         int rank = in.readInt();
-        if (rank < 0 || !ranks.get(rank)) {
+        if (!ranks.contains(rank)) {
           throw new ProtocolException("it reports that rank " + rank + " has connected");
         }
         bootstrap.confirm(rank);
@@ -67,8 +71,7 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
     if (size > RankMap.MAX_RANKS || request.rank() < 0 || request.rank() >= size) {
       throw new ProtocolException("its request is for rank " + request.rank() + " of " + size);
     }
-    boolean joinedBefore = ranks.get(request.rank());
-    ranks.set(request.rank());
+    boolean joinedBefore = !ranks.add(request.rank());
     address = request.process();
     try {
       BootstrapTarget.JoinRequest joining =
@@ -81,7 +84,9 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
     } catch (NcclException e) {
       onRejected(request.rank(), e.text());
       // If a rank joins twice, the end of the connection is still the loss of the first one.
-      ranks.set(request.rank(), joinedBefore);
+      if (joinedBefore) {
+        ranks.add(request.rank());
+      }
     }
   }
 
@@ -112,8 +117,7 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
 
   @Override
   public void onRejected(int rank, String text) {
-    if (ranks.get(rank)) {
-      ranks.clear(rank);
+    if (ranks.remove(rank)) {
       connection.send(
           Message.of(
               Message.Kind.REJECTED,
@@ -125,16 +129,23 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
   }
 
   @Override
+  public BitSet silent() {
+    boolean silent = System.nanoTime() - heardAt > Bootstrap.MAX_QUERY_PAUSE_NANOS;
+    return silent ? RankSets.of(ranks) : new BitSet();
+  }
+
+  @Override
   public void ended(Connection from, String why, boolean protocolViolation) {
     if (bootstrap != null && !ranks.isEmpty()) {
+      BitSet lost = RankSets.of(ranks);
       bootstrap.giveUp(
           BootstrapFailure.of(
-              RankSets.describe(ranks)
+              RankSets.describe(lost)
                   + " ("
                   + address
                   + ") ended the connection while others were waiting"
                   + (why == null ? "" : ": " + why),
-              ranks));
+              lost));
     }
   }
 }

@@ -77,7 +77,7 @@ public final class Message {
   }
 
   public static final int MAGIC = 0x4E43_344A;
-  public static final int VERSION = 5;
+  public static final int VERSION = 6;
   public static final int HEADER_BYTES = 12;
 
   /** More than the rank map of 32768 ranks in as many processes needs. */

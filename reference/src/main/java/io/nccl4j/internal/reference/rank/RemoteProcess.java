@@ -498,6 +498,12 @@ public final class RemoteProcess implements Connection.Receiver {
       public void onRejected(int rank, String text) {
         // Requests on the control connection are answered at once.
       }
+
+      @Override
+      public BitSet silent() {
+        // The ranks of a communicator ask each other.
+        return new BitSet();
+      }
     };
   }
 
