@@ -37,12 +37,13 @@ import org.jspecify.annotations.NullMarked;
  *
  * <p><b>Which ranks are lost.</b> On the reference backend the survivors agree on it: a rank is
  * lost if its process is unreachable or does not answer, if it has closed or aborted the
- * communicator, or if it does not call {@link #recover} within the communicator's timeout. A rank
- * whose operation failed but which calls {@link #recover} continues. On NCCL the program passes
- * them to {@link #withLostRanks}, the same on every survivor: from its launcher, for example. If it
- * passes none, every survivor asks NCCL's RAS service, since NCCL 2.29.2: a rank is lost if its
- * process does not answer, or has closed or aborted the communicator. If survivors exclude
- * different ranks, NCCL does not notice, and all fail when the timeout expires.
+ * communicator, or if it does not call {@link #recover} within the communicator's timeout and the
+ * others may continue without it; else it has a few timeouts. A rank whose operation failed but
+ * which calls {@link #recover} continues. On NCCL the program passes them to {@link
+ * #withLostRanks}, the same on every survivor: from its launcher, for example. If it passes none,
+ * every survivor asks NCCL's RAS service, since NCCL 2.29.2: a rank is lost if its process does not
+ * answer, or has closed or aborted the communicator. If survivors exclude different ranks, NCCL
+ * does not notice, and all fail when the timeout expires.
  *
  * <p><b>Who may continue.</b> Ranks that cannot reach each other may each take the others for lost.
  * So that only one part continues, it must have more than half of the communicator's ranks, or half
@@ -140,14 +141,18 @@ public final class Recovery {
           throw e;
         }
         // Some of the ranks that this rank has excluded have called.
-        SortedSet<Integer> next = union(disagreed ? lostRanks : excluded, e.failedRanks());
-        next.addAll(e.missingRanks());
-        next.addAll(communicator.lostRanks().orElseThrow());
-        next.remove(communicator.rank());
+        SortedSet<Integer> lost = union(disagreed ? lostRanks : excluded, e.failedRanks());
+        lost.addAll(communicator.lostRanks().orElseThrow());
+        lost.remove(communicator.rank());
+        SortedSet<Integer> absent = union(lost, e.missingRanks());
         // The others may have given up waiting for this rank, and see now that it has come.
-        boolean late = e.missingRanks().contains(communicator.rank());
-        boolean mayDiffer = disagreed || late || !next.equals(excluded);
+        boolean late = absent.remove(communicator.rank());
+        // Ranks that are only late are awaited again where the others are too few without them.
+        boolean tooFew = !mayContinue(communicator, absent);
+        SortedSet<Integer> next = tooFew ? lost : absent;
+        boolean mayDiffer = disagreed || late || tooFew || !next.equals(excluded);
         if (!mayDiffer || !pause(backoff)) {
+          checkMajority(communicator, absent, failure, last);
           throw e;
         }
         excluded = next;
@@ -183,17 +188,22 @@ public final class Recovery {
 
   private void checkMajority(
       Communicator communicator, Set<Integer> excluded, NcclException failure, NcclException last) {
-    int size = communicator.size();
-    int left = size - excluded.size();
-    boolean majority = 2 * left > size || (2 * left == size && !excluded.contains(0));
-    if (!minority && !majority) {
+    if (!mayContinue(communicator, excluded)) {
+      int size = communicator.size();
       throw cannot(
           communicator,
           failure,
           last,
           "%d of %d ranks are left without %s, which is no majority: the other ranks may continue too. Recovery.withMinority(true) continues anyway"
-              .formatted(left, size, RankSets.describe(RankSets.of(excluded))));
+              .formatted(size - excluded.size(), size, RankSets.describe(RankSets.of(excluded))));
     }
+  }
+
+  /** Returns whether the ranks that are left are a majority, or need not be one. */
+  private boolean mayContinue(Communicator communicator, Set<Integer> excluded) {
+    int size = communicator.size();
+    int left = size - excluded.size();
+    return minority || 2 * left > size || (2 * left == size && !excluded.contains(0));
   }
 
   /**

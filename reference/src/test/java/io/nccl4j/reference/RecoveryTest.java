@@ -251,6 +251,28 @@ class RecoveryTest {
         });
   }
 
+  /** Two of five ranks are in another wait, longer than the timeout, when the others recover. */
+  @Test
+  void lateRanksAreAwaitedByAMinority() {
+    CyclicBarrier all = new CyclicBarrier(5);
+    run(
+        Place.TCP,
+        5,
+        CONFIG.withTimeout(Duration.ofSeconds(2)),
+        world -> {
+          sum(world, 1, all);
+          if (world.rank() == 2) {
+            world.abort();
+            return;
+          }
+          NcclException failure = assertThrows(NcclException.class, () -> sum(world, 1));
+          if (world.rank() % 4 == 0) {
+            TimeUnit.MILLISECONDS.sleep(2500);
+          }
+          recoverAndSum(world, Recovery.defaults(), failure, 27);
+        });
+  }
+
   @Test
   void minorityContinuesOnlyIfItMay() {
     CyclicBarrier all = new CyclicBarrier(3);
