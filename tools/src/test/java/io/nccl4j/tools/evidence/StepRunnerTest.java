@@ -16,10 +16,12 @@ import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Tests of steps that fail, crash or hang. */
+@Tag("slow")
 class StepRunnerTest {
   private static final Duration LONG = Duration.ofMinutes(1);
 
