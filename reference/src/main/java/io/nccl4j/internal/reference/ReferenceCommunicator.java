@@ -378,19 +378,26 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     NcclException failed =
         idle
             ? connected.ownFailure().orElseGet(() -> connected.mismatch("close"))
-            : Contract.get()
-                .initDetails(
-                    new NcclTimeoutException(
-                        "close",
-                        timeout,
-                        "operations of " + this + " were pending; they are aborted"),
-                    context.lastEnqueued());
+            : stillPending(connected);
     if (failed != null) {
       context.markAborted();
       connected.abort();
       throw failed;
     }
     connected.close();
+  }
+
+  /** Returns the failure of a close that timed out because of an operation. */
+  private NcclException stillPending(HostedRank connected) {
+    Awaited awaited = connected.awaited();
+    if (awaited != null) {
+      // Reported to the other ranks before the abort, which they would take for the cause.
+      return connected.timeout("close", awaited.text(), awaited.ranks());
+    }
+    String text = "operations of " + this + " were pending; they are aborted";
+    return Contract.get()
+        .initDetails(
+            new NcclTimeoutException("close", context.timeout(), text), context.lastEnqueued());
   }
 
   @Override

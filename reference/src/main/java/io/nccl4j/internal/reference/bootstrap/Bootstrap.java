@@ -350,13 +350,16 @@ public final class Bootstrap {
 
   /** Waits until all ranks have arrived; returns the rank's assignment, or null without a color. */
   public synchronized RankAssignment awaitAssignment(Participant participant) {
-    await(participant, () -> assignments != null, () -> missingAfterTimeout(participant));
+    await(
+        participant,
+        () -> assignments != null,
+        () -> missingAfterTimeout(participant, this::missingRanks));
     return assignments.get(participant.rank());
   }
 
   /** Waits until all ranks have connected. */
   public synchronized void awaitDone(Participant participant) {
-    await(participant, () -> done, () -> missingAfterTimeout(participant));
+    await(participant, () -> done, () -> missingAfterTimeout(participant, this::missingRanks));
   }
 
   /**
@@ -439,7 +442,13 @@ public final class Bootstrap {
             FailureDetails.of(participant.communicator(), departedRanks(), waitedFor));
   }
 
-  private MissingRanks missingAfterTimeout(Participant participant) {
+  /**
+   * Returns what is missing when a wait times out: what does not answer, because others wait for
+   * that.
+   *
+   * @param missing returns what is missing if everything answers
+   */
+  MissingRanks missingAfterTimeout(Participant participant, Supplier<MissingRanks> missing) {
     long timeout = participant.deadline().timeout().toNanos();
     boolean silentCoordinator = queried && System.nanoTime() - queriedAt > silenceNanos(timeout);
     if (coordinator != null && (!answered || silentCoordinator)) {
@@ -456,11 +465,11 @@ public final class Bootstrap {
       String ranks = parent == null ? RankSets.describe(silentRanks) : parent.describe(silentRanks);
       return new MissingRanks(ranks + " did not answer", silentRanks);
     }
-    if (assignments == null) {
-      return new MissingRanks(missingText(), (BitSet) awaited.clone());
-    }
-    return new MissingRanks(
-        RankSets.describe(awaited) + " did not connect", (BitSet) awaited.clone());
+    return missing.get();
+  }
+
+  private MissingRanks missingRanks() {
+    return new MissingRanks(missingText(), (BitSet) awaited.clone());
   }
 
   /** Returns the ranks that have joined by an id and whose processes are silent. */
@@ -495,6 +504,9 @@ public final class Bootstrap {
   }
 
   private String missingText() {
+    if (assignments != null) {
+      return RankSets.describe(awaited) + " did not connect";
+    }
     return parent == null
         ? RankSets.describe(awaited)
             + " of "

@@ -533,7 +533,7 @@ public final class HostedRank implements RankContext {
   }
 
   /** Reports a time-out to all ranks; returns the exception to throw. */
-  NcclException timeout(String function, String text, BitSet missing) {
+  public NcclException timeout(String function, String text, BitSet missing) {
     NcclTimeoutException own = new NcclTimeoutException(function, timeout, text);
     FailureDetails details = details(function, new BitSet(), missing);
     Contract.get().initDetails(own, details);

@@ -13,6 +13,7 @@ import java.io.DataInput;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.time.Duration;
 import java.util.BitSet;
 import java.util.List;
@@ -74,17 +75,36 @@ class BootstrapTest {
     silent.set(2);
     coordinating.report(listener);
     Bootstrap remote = bootstrap(0, 1, 2);
-    remote.setCoordinator(new QuietCoordinator());
+    remote.setCoordinator(new TestCoordinator(() -> remote.applyState(written())));
     remote.applyState(assignments);
-    remote.applyState(written());
-    for (Bootstrap bootstrap : List.of(coordinating, remote)) {
-      assertEquals(RankSets.of(Set.of(0)), bootstrap.awaited());
+    for (Bootstrap bootstrap : List.of(remote, coordinating)) {
       NcclTimeoutException late =
           assertThrows(
               NcclTimeoutException.class, () -> bootstrap.awaitDone(participant(bootstrap, 1)));
       assertEquals(Set.of(2), late.missingRanks());
       assertTrue(late.getMessage().contains("rank 2 did not answer"), late::toString);
+      assertEquals(RankSets.of(Set.of(0)), bootstrap.awaited());
     }
+  }
+
+  /** Rank 1 waits for rank 2, which was not sent its assignment. */
+  @Test
+  void connectionIsMissingBecauseOfTheSilentCoordinator() throws IOException {
+    Bootstrap coordinating = bootstrap(0, 1, 2);
+    coordinating.addListener(listener);
+    coordinating.arrive(new Bootstrap.MembershipRequest(0, 0, 0, here));
+    coordinating.arrive(new Bootstrap.MembershipRequest(1, 0, 1, elsewhere));
+    coordinating.arrive(new Bootstrap.MembershipRequest(2, 0, 2, new ProcessEndpoint().address()));
+    Bootstrap remote = bootstrap(0, 1, 2);
+    remote.setCoordinator(new TestCoordinator(() -> {}));
+    remote.applyState(written());
+    Participant participant = participant(remote, 1);
+    RankMap rankMap = remote.awaitAssignment(participant).rankMap();
+    NcclTimeoutException late =
+        assertThrows(
+            NcclTimeoutException.class, () -> participant.awaitConnection(rankMap, 2, () -> false));
+    assertTrue(late.getMessage().contains("the coordinator did not answer"), late::toString);
+    assertEquals(Set.of(), late.missingRanks());
   }
 
   private static Bootstrap bootstrap(Integer... ranks) {
@@ -93,7 +113,7 @@ class BootstrapTest {
   }
 
   private static Participant participant(Bootstrap bootstrap, int rank) {
-    return new Participant(bootstrap, rank, "", Deadline.after(Duration.ofMillis(50)), () -> null);
+    return new Participant(bootstrap, rank, "", Deadline.after(Duration.ofMillis(500)), () -> null);
   }
 
   private DataInput written() throws IOException {
@@ -102,8 +122,12 @@ class BootstrapTest {
     return new DataInputStream(new ByteArrayInputStream(bytes.toByteArray()));
   }
 
-  /** The coordinating process, whose answers the test hands over itself. */
-  private static final class QuietCoordinator implements Bootstrap.Coordinator {
+  private interface Answer {
+    void send() throws IOException;
+  }
+
+  /** The coordinating process. */
+  private record TestCoordinator(Answer answer) implements Bootstrap.Coordinator {
     @Override
     public void arrive(int expected, Bootstrap.MembershipRequest request) {}
 
@@ -114,11 +138,22 @@ class BootstrapTest {
     public void giveUp(int expected, BootstrapFailure why) {}
 
     @Override
-    public void query(int expected) {}
+    public void query(int expected) {
+      try {
+        answer.send();
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      }
+    }
 
     @Override
     public String departure() {
       return null;
+    }
+
+    @Override
+    public String toString() {
+      return "the coordinator";
     }
   }
 }
