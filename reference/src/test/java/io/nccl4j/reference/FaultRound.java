@@ -163,12 +163,7 @@ final class FaultRound {
     if (!failure.type().matches("Nccl.*Exception|RendezvousException")) {
       problem("rank " + rank + " had another failure: " + Files.readString(errors(rank)));
     }
-    // A rank that waits for the lost one elsewhere, before it joins, cannot be told from it.
-    boolean joining = failure.text().matches("connect: .* did not join \\(.*");
-    List<String> named = List.of(failure.lost().replaceAll("[\\[\\]]", "").split(", "));
-    String victim = Integer.toString(plan.victim());
-    if (!named.equals(List.of(""))
-        && !(joining ? named.contains(victim) : named.equals(List.of(victim)))) {
+    if (!namesVictim(rank, failure)) {
       problem(
           "the failure of rank %d names ranks %s: %s"
               .formatted(rank, failure.lost(), failure.text()));
@@ -184,6 +179,29 @@ final class FaultRound {
       Line why = find(rank, FaultCampaignRank.Event.NOT_RECOVERED);
       problem("rank " + rank + " did not continue: " + (why == null ? "it ended" : why.text()));
     }
+  }
+
+  /** Returns whether a failure names the victim, or nobody. */
+  private boolean namesVictim(int rank, Failure failure) {
+    List<String> named = List.of(failure.lost().replaceAll("[\\[\\]]", "").split(", "));
+    String victim = Integer.toString(plan.victim());
+    if (named.equals(List.of("")) || named.equals(List.of(victim))) {
+      return true;
+    }
+    if (failure.text().contains(" did not call ")) {
+      return named.stream().allMatch(each -> each.equals(victim) || failedBefore(each, rank));
+    }
+    // A rank that waits for the lost one elsewhere, before it joins, cannot be told from it.
+    return failure.text().matches("connect: .* did not join \\(.*") && named.contains(victim);
+  }
+
+  /**
+   * Returns whether a rank failed before another one: it calls nothing more, and a shrink without
+   * the victim may wait for it.
+   */
+  private boolean failedBefore(String rank, int other) {
+    Line failed = find(Integer.parseInt(rank), FaultCampaignRank.Event.FAILED);
+    return failed != null && failed.micros() < find(other, FaultCampaignRank.Event.FAILED).micros();
   }
 
   private void awaitEnd(int rank) throws IOException {
