@@ -37,9 +37,9 @@ import org.jspecify.annotations.NullMarked;
  *
  * <p><b>Which ranks are lost.</b> On the reference backend the survivors agree on it: a rank is
  * lost if its process is unreachable or does not answer, if it has closed or aborted the
- * communicator, or if it does not call {@link #recover} within the communicator's timeout and the
- * others may continue without it; else it has a few timeouts. A rank whose operation failed but
- * which calls {@link #recover} continues. On NCCL the program passes them to {@link
+ * communicator, or if it does not call {@link #recover} within the communicator's timeout. If the
+ * others are too few to continue without it, they wait a few timeouts. A rank whose operation
+ * failed but which calls {@link #recover} continues. On NCCL the program passes them to {@link
  * #withLostRanks}, the same on every survivor: from its launcher, for example. If it passes none,
  * every survivor asks NCCL's RAS service, since NCCL 2.29.2: a rank is lost if its process does not
  * answer, or has closed or aborted the communicator. If survivors exclude different ranks, NCCL
@@ -149,7 +149,7 @@ public final class Recovery {
         boolean late = absent.remove(communicator.rank());
         // Ranks that are only late are awaited again where the others are too few without them.
         boolean tooFew = !mayContinue(communicator, absent);
-        SortedSet<Integer> next = tooFew ? lost : absent;
+        SortedSet<Integer> next = tooFew || late ? lost : absent;
         boolean mayDiffer = disagreed || late || tooFew || !next.equals(excluded);
         if (!mayDiffer || !pause(backoff)) {
           checkMajority(communicator, absent, failure, last);

@@ -56,8 +56,8 @@ class EventLoopTest {
     }
 
     @Override
-    public BitSet silent() {
-      return new BitSet();
+    public void addSilent(BitSet ranks) {
+      // All ranks ask.
     }
   }
 

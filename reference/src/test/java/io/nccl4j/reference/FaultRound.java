@@ -163,7 +163,7 @@ final class FaultRound {
     if (!failure.type().matches("Nccl.*Exception|RendezvousException")) {
       problem("rank " + rank + " had another failure: " + Files.readString(errors(rank)));
     }
-    if (!namesVictim(rank, failure)) {
+    if (!namesVictim(failure)) {
       problem(
           "the failure of rank %d names ranks %s: %s"
               .formatted(rank, failure.lost(), failure.text()));
@@ -182,26 +182,23 @@ final class FaultRound {
   }
 
   /** Returns whether a failure names the victim, or nobody. */
-  private boolean namesVictim(int rank, Failure failure) {
+  private boolean namesVictim(Failure failure) {
     List<String> named = List.of(failure.lost().replaceAll("[\\[\\]]", "").split(", "));
     String victim = Integer.toString(plan.victim());
     if (named.equals(List.of("")) || named.equals(List.of(victim))) {
       return true;
     }
-    if (failure.text().contains(" did not call ")) {
-      return named.stream().allMatch(each -> each.equals(victim) || failedBefore(each, rank));
+    // A shrink without the victim waits for ranks that have failed because of it.
+    if (failure.text().matches("shrink: .* did not call shrink .*")) {
+      return named.stream().allMatch(each -> failedBecauseOfVictim(Integer.parseInt(each)));
     }
     // A rank that waits for the lost one elsewhere, before it joins, cannot be told from it.
     return failure.text().matches("connect: .* did not join \\(.*") && named.contains(victim);
   }
 
-  /**
-   * Returns whether a rank failed before another one: it calls nothing more, and a shrink without
-   * the victim may wait for it.
-   */
-  private boolean failedBefore(String rank, int other) {
-    Line failed = find(Integer.parseInt(rank), FaultCampaignRank.Event.FAILED);
-    return failed != null && failed.micros() < find(other, FaultCampaignRank.Event.FAILED).micros();
+  private boolean failedBecauseOfVictim(int rank) {
+    await(plan.timeoutMillis(), () -> find(rank, FaultCampaignRank.Event.FAILED) != null);
+    return failure(rank, 0).lost().equals("[" + plan.victim() + "]");
   }
 
   private void awaitEnd(int rank) throws IOException {

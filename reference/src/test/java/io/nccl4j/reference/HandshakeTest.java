@@ -16,6 +16,7 @@ import io.nccl4j.internal.reference.bootstrap.BootstrapFailure;
 import io.nccl4j.internal.reference.bootstrap.Handshake;
 import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import io.nccl4j.internal.reference.bootstrap.Message;
+import io.nccl4j.internal.reference.bootstrap.ProcessAddress;
 import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
 import io.nccl4j.internal.reference.bootstrap.Secret;
@@ -30,6 +31,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
@@ -192,20 +194,37 @@ class HandshakeTest {
     }
   }
 
+  /** Rank 1 has joined and then neither connects nor asks for the state. */
+  @Test
+  void silentProcessDidNotConnect() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    try (Claimant claimant = new Claimant(id)) {
+      claimant.send(claimant.claim());
+      claimant.send(claimant.sealed(join(id, 1, new ProcessEndpoint().address())));
+      NcclTimeoutException late = failure(NcclTimeoutException.class, connect(id, 0, SOON));
+      assertEquals(Set.of(1), late.missingRanks());
+      assertTrue(late.getMessage().contains(": rank 1 did not connect ("), late::toString);
+    }
+  }
+
   private static byte[] giveUp() {
     return Message.of(Message.Kind.GIVE_UP, BootstrapFailure.of("a test")::write).array();
   }
 
   /** Returns the request of rank 0 of 2, which is answered. */
   private static byte[] join(UniqueId id) {
+    return join(id, 0, ReferenceId.of(id).maker());
+  }
+
+  private static byte[] join(UniqueId id, int rank, ProcessAddress process) {
     return Message.of(
             Message.Kind.JOIN,
             out -> {
               out.write(id.toBytes());
               out.writeUTF(InitBootstrap.CONNECT);
               out.writeInt(2);
-              out.writeUTF("");
-              new Bootstrap.MembershipRequest(0, 0, 0, ReferenceId.of(id).maker()).write(out);
+              out.writeUTF(ReferenceOptions.defaults().toString());
+              new Bootstrap.MembershipRequest(rank, 0, rank, process).write(out);
             })
         .array();
   }

@@ -258,7 +258,7 @@ class RecoveryTest {
     run(
         Place.TCP,
         5,
-        CONFIG.withTimeout(Duration.ofSeconds(2)),
+        CONFIG.withTimeout(Duration.ofSeconds(5)),
         world -> {
           sum(world, 1, all);
           if (world.rank() == 2) {
@@ -267,7 +267,7 @@ class RecoveryTest {
           }
           NcclException failure = assertThrows(NcclException.class, () -> sum(world, 1));
           if (world.rank() % 4 == 0) {
-            TimeUnit.MILLISECONDS.sleep(2500);
+            TimeUnit.SECONDS.sleep(6);
           }
           recoverAndSum(world, Recovery.defaults(), failure, 27);
         });

@@ -28,6 +28,7 @@ import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.Contract;
 import io.nccl4j.spi.EnqueuedCall;
+import io.nccl4j.spi.FailureDetails;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
@@ -389,15 +390,16 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   /** Returns the failure of a close that timed out because of an operation. */
   private NcclException stillPending(HostedRank connected) {
-    Awaited awaited = connected.awaited();
-    if (awaited != null) {
+    FailureDetails last = context.lastEnqueued();
+    Awaited silent = connected.silent("an operation before the close");
+    if (silent != null) {
       // Reported to the other ranks before the abort, which they would take for the cause.
-      return connected.timeout("close", awaited.text(), awaited.ranks());
+      FailureDetails details = connected.details("close", new BitSet(), silent.ranks());
+      return connected.timeout("close", silent.text(), details.in(null, last.sequenceNumber()));
     }
     String text = "operations of " + this + " were pending; they are aborted";
     return Contract.get()
-        .initDetails(
-            new NcclTimeoutException("close", context.timeout(), text), context.lastEnqueued());
+        .initDetails(new NcclTimeoutException("close", context.timeout(), text), last);
   }
 
   @Override

@@ -55,7 +55,10 @@ public final class Bootstrap {
   /** The least time without an answer after which a process counts as silent. */
   private static final long MIN_SILENCE_NANOS = 300_000_000;
 
-  /** How long a waiting process may leave out its queries before it counts as silent. */
+  /**
+   * How long a process that has joined by an id may go without a query before it counts as silent:
+   * ten times their interval, whatever its timeout, which the coordinating process does not know.
+   */
   static final long MAX_QUERY_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(1);
 
   /**
@@ -121,10 +124,10 @@ public final class Bootstrap {
     void onRejected(int rank, String text);
 
     /**
-     * Returns the ranks that have joined by an id from this process, if it has stopped asking for
-     * the state; else none.
+     * Adds the ranks that have joined by an id from this process, if it has stopped asking for the
+     * state.
      */
-    BitSet silent();
+    void addSilent(BitSet ranks);
   }
 
   /** The communicator that the ranks of a bootstrap belong to. */
@@ -182,8 +185,9 @@ public final class Bootstrap {
   private final Set<Integer> sent = new HashSet<>();
   // The ranks that have not arrived or, after the assignment, that have not connected.
   private final BitSet awaited;
-  // Those of the ranks that joined by an id whose processes the coordinator finds silent.
+  // After the assignment, the ranks that joined by an id and whose processes are silent.
   private final BitSet silent = new BitSet();
+  private long silentAt;
   private Coordinator coordinator;
   private boolean answered;
   // When the coordinating process was asked last, and whether its answer is pending.
@@ -350,16 +354,24 @@ public final class Bootstrap {
 
   /** Waits until all ranks have arrived; returns the rank's assignment, or null without a color. */
   public synchronized RankAssignment awaitAssignment(Participant participant) {
-    await(
-        participant,
-        () -> assignments != null,
-        () -> missingAfterTimeout(participant, this::missingRanks));
+    awaitOthers(participant, () -> assignments != null, this::missingRanks);
     return assignments.get(participant.rank());
   }
 
   /** Waits until all ranks have connected. */
   public synchronized void awaitDone(Participant participant) {
-    await(participant, () -> done, () -> missingAfterTimeout(participant, this::missingRanks));
+    awaitOthers(participant, () -> done, this::missingRanks);
+  }
+
+  /**
+   * Waits for other ranks. If the wait times out, it names those that do not answer, if there are
+   * any, since the others may only be waiting for them.
+   *
+   * @param missing returns what is missing if every process answers
+   */
+  void awaitOthers(
+      Participant participant, BooleanSupplier reached, Supplier<MissingRanks> missing) {
+    await(participant, reached, () -> missingAfterTimeout(participant, missing));
   }
 
   /**
@@ -371,6 +383,7 @@ public final class Bootstrap {
   public synchronized void await(
       Participant participant, BooleanSupplier reached, Supplier<MissingRanks> late) {
     int rank = participant.rank();
+    boolean lastLook = false;
     while (!reached.getAsBoolean()) {
       CommunicatorAbortedException abort = participant.aborted().get();
       if (abort != null) {
@@ -384,7 +397,11 @@ public final class Bootstrap {
         throw refused(rejections.get(rank));
       }
       if (participant.deadline().passed()) {
-        throw timedOut(participant, late.get());
+        if (lastLook) {
+          throw timedOut(participant, late.get());
+        }
+        // This process may have been paused, and has to read what others have sent meanwhile.
+        lastLook = true;
       }
       // So that a time-out names those that are silent, not those that wait for them.
       if (parent != null) {
@@ -392,7 +409,10 @@ public final class Bootstrap {
       }
       query();
       try {
-        wait(Math.min(participant.deadline().remainingMillis(), POLL_MILLIS));
+        wait(
+            lastLook
+                ? POLL_MILLIS
+                : Math.min(participant.deadline().remainingMillis(), POLL_MILLIS));
       } catch (InterruptedException e) {
         if (!reached.getAsBoolean()) {
           throw interrupted(rank);
@@ -442,13 +462,8 @@ public final class Bootstrap {
             FailureDetails.of(participant.communicator(), departedRanks(), waitedFor));
   }
 
-  /**
-   * Returns what is missing when a wait times out: what does not answer, because others wait for
-   * that.
-   *
-   * @param missing returns what is missing if everything answers
-   */
-  MissingRanks missingAfterTimeout(Participant participant, Supplier<MissingRanks> missing) {
+  private MissingRanks missingAfterTimeout(
+      Participant participant, Supplier<MissingRanks> missing) {
     long timeout = participant.deadline().timeout().toNanos();
     boolean silentCoordinator = queried && System.nanoTime() - queriedAt > silenceNanos(timeout);
     if (coordinator != null && (!answered || silentCoordinator)) {
@@ -456,14 +471,17 @@ public final class Bootstrap {
     }
     // Ranks that wait for a silent process have not arrived or connected either. Its own ranks may
     // have: a rank has connected once its connections are open, before they are used.
-    BitSet silentRanks = assignments == null ? new BitSet() : silentJoined();
     if (parent != null) {
       BitSet asked = assignments == null ? awaited : expected;
-      silentRanks.or(parent.silent(asked.get(0, parent.size()), timeout));
+      BitSet unanswering = parent.silent(asked.get(0, parent.size()), timeout);
+      if (!unanswering.isEmpty()) {
+        return new MissingRanks(parent.describe(unanswering) + " did not answer", unanswering);
+      }
     }
-    if (!silentRanks.isEmpty()) {
-      String ranks = parent == null ? RankSets.describe(silentRanks) : parent.describe(silentRanks);
-      return new MissingRanks(ranks + " did not answer", silentRanks);
+    findSilent();
+    if (!silent.isEmpty()) {
+      return new MissingRanks(
+          RankSets.describe(silent) + " did not connect", (BitSet) silent.clone());
     }
     return missing.get();
   }
@@ -472,13 +490,14 @@ public final class Bootstrap {
     return new MissingRanks(missingText(), (BitSet) awaited.clone());
   }
 
-  /** Returns the ranks that have joined by an id and whose processes are silent. */
-  private BitSet silentJoined() {
-    if (coordinator == null) {
+  /** Finds the silent ranks that have joined at this process; not more often than they ask. */
+  private void findSilent() {
+    long now = System.nanoTime();
+    if (coordinator == null && assignments != null && now - silentAt > POLL_NANOS) {
+      silentAt = now;
       silent.clear();
-      listeners.forEach(listener -> silent.or(listener.silent()));
+      listeners.forEach(listener -> listener.addSilent(silent));
     }
-    return (BitSet) silent.clone();
   }
 
   /** Returns the ranks of the coordinating process; none where ranks join by an id. */
@@ -621,7 +640,8 @@ public final class Bootstrap {
       failure.write(out);
     }
     Message.writeBits(out, awaited);
-    Message.writeBits(out, silentJoined());
+    findSilent();
+    Message.writeBits(out, silent);
     out.writeBoolean(done);
     out.writeBoolean(withAssignments && assignments != null);
     if (withAssignments && assignments != null) {

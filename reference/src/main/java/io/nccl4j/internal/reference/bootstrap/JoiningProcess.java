@@ -129,9 +129,10 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
   }
 
   @Override
-  public BitSet silent() {
-    boolean silent = System.nanoTime() - heardAt > Bootstrap.MAX_QUERY_PAUSE_NANOS;
-    return silent ? RankSets.of(ranks) : new BitSet();
+  public void addSilent(BitSet silent) {
+    if (System.nanoTime() - heardAt > Bootstrap.MAX_QUERY_PAUSE_NANOS) {
+      ranks.forEach(silent::set);
+    }
   }
 
   @Override

@@ -26,10 +26,7 @@ public record Participant(
   public void awaitConnection(RankMap rankMap, int process, BooleanSupplier connected) {
     BitSet ranks = ranksOf(rankMap, process);
     String text = describe(rankMap, process) + " did not connect to this process";
-    bootstrap.await(
-        this,
-        connected,
-        () -> bootstrap.missingAfterTimeout(this, () -> new Bootstrap.MissingRanks(text, ranks)));
+    bootstrap.awaitOthers(this, connected, () -> new Bootstrap.MissingRanks(text, ranks));
   }
 
   /** Describes a process of the new communicator and its ranks, numbered as in the bootstrap. */

@@ -470,7 +470,7 @@ public final class HostedRank implements RankContext {
   }
 
   /** Returns the ranks whose processes do not answer while this rank is in a call, or null. */
-  Awaited silent(String call) {
+  public Awaited silent(String call) {
     BitSet all = new BitSet();
     all.set(0, size);
     BitSet silent = communicator.silent(all, timeoutNanos);
@@ -532,10 +532,13 @@ public final class HostedRank implements RankContext {
     }
   }
 
+  NcclException timeout(String function, String text, BitSet missing) {
+    return timeout(function, text, details(function, new BitSet(), missing));
+  }
+
   /** Reports a time-out to all ranks; returns the exception to throw. */
-  public NcclException timeout(String function, String text, BitSet missing) {
+  public NcclException timeout(String function, String text, FailureDetails details) {
     NcclTimeoutException own = new NcclTimeoutException(function, timeout, text);
-    FailureDetails details = details(function, new BitSet(), missing);
     Contract.get().initDetails(own, details);
     communicator.raise(RankFailure.of(rank, RankFailure.Kind.TIMEOUT, own.text(), details));
     return own;

@@ -500,9 +500,8 @@ public final class RemoteProcess implements Connection.Receiver {
       }
 
       @Override
-      public BitSet silent() {
+      public void addSilent(BitSet silent) {
         // The ranks of a communicator ask each other.
-        return new BitSet();
       }
     };
   }
