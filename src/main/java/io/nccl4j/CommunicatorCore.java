@@ -598,8 +598,13 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   @Override
+  public boolean failureReported() {
+    return failureReported.get();
+  }
+
+  @Override
   public void noticeFailure() {
-    if (!failureReported.get() && isOpen() && !isAborted()) {
+    if (!failureReported() && isOpen() && !isAborted()) {
       failure().ifPresent(found -> Loggers.of(LOGGER).warn("{}", found.getMessage()));
     }
   }

@@ -61,7 +61,9 @@ final class CallWatch {
 
   private static void noticeFailure(WeakReference<CommunicatorEnd> watched) {
     CommunicatorEnd end = watched.get();
-    if (end != null && end.handle().asyncError().isPresent()) {
+    if (end != null
+        && !end.handle().context().failureReported()
+        && end.handle().asyncError().isPresent()) {
       // Not on this thread: its records may be written to a file.
       BlockingCalls.start("failure", end.handle().context()::noticeFailure);
     }

@@ -44,6 +44,9 @@ public interface CommunicatorContext {
   /** Returns whether it accepts no further operations, but is not closed. */
   boolean isRevoked();
 
+  /** Returns whether its failure has been thrown or logged. */
+  boolean failureReported();
+
   /** Logs a failure that was detected since it connected, unless a call has thrown it. */
   void noticeFailure();
 

@@ -187,7 +187,7 @@ public final class Bootstrap {
   private final BitSet awaited;
   // After the assignment, the ranks that joined by an id and whose processes are silent.
   private final BitSet silent = new BitSet();
-  private long silentAt;
+  private long silentFoundAt = System.nanoTime() - POLL_NANOS;
   private Coordinator coordinator;
   private boolean answered;
   // When the coordinating process was asked last, and whether its answer is pending.
@@ -490,11 +490,10 @@ public final class Bootstrap {
     return new MissingRanks(missingText(), (BitSet) awaited.clone());
   }
 
-  /** Finds the silent ranks that have joined at this process; not more often than they ask. */
+  /** Finds the silent ranks that have joined at this process. */
   private void findSilent() {
-    long now = System.nanoTime();
-    if (coordinator == null && assignments != null && now - silentAt > POLL_NANOS) {
-      silentAt = now;
+    if (coordinator == null && assignments != null) {
+      silentFoundAt = System.nanoTime();
       silent.clear();
       listeners.forEach(listener -> listener.addSilent(silent));
     }
@@ -640,7 +639,10 @@ public final class Bootstrap {
       failure.write(out);
     }
     Message.writeBits(out, awaited);
-    findSilent();
+    // Not more often than a process asks, since each answer looks at all processes.
+    if (System.nanoTime() - silentFoundAt >= POLL_NANOS) {
+      findSilent();
+    }
     Message.writeBits(out, silent);
     out.writeBoolean(done);
     out.writeBoolean(withAssignments && assignments != null);

@@ -25,7 +25,6 @@ class BootstrapTest {
   private final AtomicInteger states = new AtomicInteger();
   private final BitSet silent = new BitSet();
   private final ProcessAddress here = new ProcessEndpoint().address();
-  private final ProcessAddress elsewhere = new ProcessEndpoint().address();
   private Message.Body state;
   private final Bootstrap.StateListener listener =
       new Bootstrap.StateListener() {
@@ -64,11 +63,7 @@ class BootstrapTest {
    */
   @Test
   void timeoutNamesTheSilentRankAndNotTheOneThatWaitsForIt() throws IOException {
-    Bootstrap coordinating = bootstrap(0, 1, 2);
-    coordinating.addListener(listener);
-    coordinating.arrive(new Bootstrap.MembershipRequest(0, 0, 0, here));
-    coordinating.arrive(new Bootstrap.MembershipRequest(1, 0, 1, here));
-    coordinating.arrive(new Bootstrap.MembershipRequest(2, 0, 2, elsewhere));
+    Bootstrap coordinating = assigned();
     DataInput assignments = written();
     coordinating.confirm(1);
     coordinating.confirm(2);
@@ -90,11 +85,7 @@ class BootstrapTest {
   /** Rank 1 waits for rank 2, which was not sent its assignment. */
   @Test
   void connectionIsMissingBecauseOfTheSilentCoordinator() throws IOException {
-    Bootstrap coordinating = bootstrap(0, 1, 2);
-    coordinating.addListener(listener);
-    coordinating.arrive(new Bootstrap.MembershipRequest(0, 0, 0, here));
-    coordinating.arrive(new Bootstrap.MembershipRequest(1, 0, 1, elsewhere));
-    coordinating.arrive(new Bootstrap.MembershipRequest(2, 0, 2, new ProcessEndpoint().address()));
+    assigned();
     Bootstrap remote = bootstrap(0, 1, 2);
     remote.setCoordinator(new TestCoordinator(() -> {}));
     remote.applyState(written());
@@ -105,6 +96,17 @@ class BootstrapTest {
             NcclTimeoutException.class, () -> participant.awaitConnection(rankMap, 2, () -> false));
     assertTrue(late.getMessage().contains("the coordinator did not answer"), late::toString);
     assertEquals(Set.of(), late.missingRanks());
+  }
+
+  /** Returns a bootstrap of three processes, coordinated here, at which all have arrived. */
+  private Bootstrap assigned() {
+    Bootstrap coordinating = bootstrap(0, 1, 2);
+    coordinating.addListener(listener);
+    for (int rank = 0; rank < 3; rank++) {
+      ProcessAddress process = new ProcessEndpoint().address();
+      coordinating.arrive(new Bootstrap.MembershipRequest(rank, 0, rank, process));
+    }
+    return coordinating;
   }
 
   private static Bootstrap bootstrap(Integer... ranks) {
