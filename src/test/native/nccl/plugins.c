@@ -151,7 +151,7 @@ struct profiler_v6 {
 
 static struct plugin profiler = {.variable = "NCCL_PROFILER_PLUGIN", .symbol = "ncclProfiler_v6",
                                  .release = NCCL_VERSION(2, 29, 2)};
-static _Atomic int mask; /* as in NCCL, one for all communicators */
+static int mask; /* as in NCCL, one for all communicators, which the profiler may change at any time */
 
 static const char *const type_names[] = {"ncclInt8",    "Unknown",     "ncclInt32",   "ncclUint32",
                                          "ncclInt64",   "ncclUint64",  "ncclFloat16", "ncclFloat32",
@@ -164,7 +164,7 @@ static void *start(ncclComm_t comm, struct descriptor d) {
   return handle;
 }
 
-static bool wanted(ncclComm_t comm, int events) { return comm->profiler && (atomic_load(&mask) & events); }
+static bool wanted(ncclComm_t comm, int events) { return comm->profiler && (__atomic_load_n(&mask, __ATOMIC_RELAXED) & events); }
 
 void profile_stop(ncclComm_t comm, void *handle) {
   if (handle) comm->profiler->stop(handle);
@@ -287,13 +287,10 @@ void *profile_launch(ncclComm_t comm, const struct request *r, int grouped) {
 
 void plugins_open(ncclComm_t comm) {
   uint64_t number = (uint64_t)(uintptr_t)comm->clique;
-  int events = 0;
   comm->profiler = plugin_use(&profiler);
-  if (comm->profiler) {
-    comm->profiler->init(&comm->profiler_context, number, &events, comm->config.commName, 1, comm->clique->ranks,
+  if (comm->profiler)
+    comm->profiler->init(&comm->profiler_context, number, &mask, comm->config.commName, 1, comm->clique->ranks,
                          comm->rank, ignore_log);
-    atomic_store(&mask, events);
-  }
   char domains[3 * sizeof(int)] = {0}, constants[2048] = {0};
   comm->tuner = plugin_use(&tuner);
   if (comm->tuner)

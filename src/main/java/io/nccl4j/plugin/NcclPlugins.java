@@ -1,5 +1,7 @@
 package io.nccl4j.plugin;
 
+import io.nccl4j.internal.util.Arguments;
+import java.time.Duration;
 import java.util.Objects;
 import org.jspecify.annotations.NullMarked;
 
@@ -27,12 +29,25 @@ public final class NcclPlugins {
   }
 
   /**
-   * Removes a profiler. It may still get an event that is on its way.
+   * Removes a profiler. It may still get an event that is on its way. Without any, NCCL reports
+   * nothing, which costs nothing, until another is added.
    *
    * @param profiler the profiler
    */
   public static void removeProfiler(Profiler profiler) {
     ProfilerPlugin.INSTANCE.remove(Objects.requireNonNull(profiler, "profiler"));
+  }
+
+  /**
+   * Waits until profilers have received all events that NCCL has reported so far.
+   *
+   * @param timeout how long to wait at most
+   * @return false if they have not within that time
+   * @throws InterruptedException if this thread is interrupted
+   */
+  public static boolean awaitEvents(Duration timeout) throws InterruptedException {
+    Arguments.positive(timeout, "timeout");
+    return ProfilerPlugin.INSTANCE.await(timeout);
   }
 
   /** {@return the number of events that profilers have missed because they were too slow} */

@@ -23,7 +23,8 @@ public interface Profiler {
   /**
    * {@return whether this profiler needs {@link ProfilerEvent.KernelStarted} and {@link
    * ProfilerEvent.KernelStopped}} They are off by default, since NCCL's proxy threads then follow
-   * every operation on every channel. Asked when a communicator is created.
+   * every operation on every channel. Asked when a communicator is created and when a profiler is
+   * added or removed.
    */
   default boolean kernelTimes() {
     return false;

@@ -5,10 +5,12 @@ import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
+import io.nccl4j.internal.util.Deadline;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
+import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -18,10 +20,10 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
 
 /**
  * NCCL's profiler interface, version 6.
@@ -53,9 +55,13 @@ final class ProfilerPlugin {
   private final Map<Long, Rank> ranks = new ConcurrentHashMap<>();
   private final AtomicLong ids = new AtomicLong();
   private final Queue<ProfilerEvent> queue = new ConcurrentLinkedQueue<>();
-  private final AtomicInteger queued = new AtomicInteger();
+  // Those that were queued, and those that all listeners have received.
+  private final AtomicLong queued = new AtomicLong();
+  private final AtomicLong delivered = new AtomicLong();
   private final LongAdder dropped = new LongAdder();
   private boolean installed;
+  // NCCL's variable of the events that it reports, one for all communicators.
+  private @Nullable MemorySegment mask;
 
   synchronized void add(Profiler listener) {
     if (!installed) {
@@ -68,10 +74,31 @@ final class ProfilerPlugin {
 
   void listen(Profiler listener) {
     listeners.add(listener);
+    selectEvents();
   }
 
   void remove(Profiler listener) {
     listeners.remove(listener);
+    selectEvents();
+  }
+
+  /** Has NCCL report what the listeners need: nothing without one. */
+  private synchronized void selectEvents() {
+    if (mask != null) {
+      boolean kernelTimes = listeners.stream().anyMatch(Profiler::kernelTimes);
+      int events =
+          COLLECTIVE
+              | POINT_TO_POINT
+              | COLLECTIVE_CALL
+              | POINT_TO_POINT_CALL
+              | (kernelTimes ? KERNEL_CHANNEL : 0);
+      mask.set(JAVA_INT, 0, listeners.isEmpty() ? 0 : events);
+    }
+  }
+
+  private synchronized void mask(MemorySegment variable) {
+    mask = variable;
+    selectEvents();
   }
 
   long dropped() {
@@ -122,15 +149,7 @@ final class ProfilerPlugin {
     long key = ids.incrementAndGet();
     ranks.put(key, new Rank(communicator, rank));
     context.set(ADDRESS, 0, MemorySegment.ofAddress(key));
-    boolean kernelTimes = listeners.stream().anyMatch(Profiler::kernelTimes);
-    mask.set(
-        JAVA_INT,
-        0,
-        COLLECTIVE
-            | POINT_TO_POINT
-            | COLLECTIVE_CALL
-            | POINT_TO_POINT_CALL
-            | (kernelTimes ? KERNEL_CHANNEL : 0));
+    mask(mask);
     offer(
         new ProfilerEvent.CommunicatorCreated(communicator, rank, Upcalls.text(name), size, nodes));
     return Upcalls.SUCCESS;
@@ -237,7 +256,7 @@ final class ProfilerPlugin {
 
   /** Appends an event, or drops it. */
   void offer(ProfilerEvent event) {
-    if (queued.incrementAndGet() > CAPACITY) {
+    if (queued.incrementAndGet() - delivered.get() > CAPACITY) {
       queued.decrementAndGet();
       dropped.increment();
     } else {
@@ -255,7 +274,6 @@ final class ProfilerPlugin {
   /** Passes on what is in the queue. */
   void deliver() {
     for (ProfilerEvent event = queue.poll(); event != null; event = queue.poll()) {
-      queued.decrementAndGet();
       for (Profiler listener : listeners) {
         try {
           listener.accept(event);
@@ -263,6 +281,23 @@ final class ProfilerPlugin {
           Upcalls.report(listener.getClass().getName(), failure);
         }
       }
+      delivered.incrementAndGet();
     }
+  }
+
+  /**
+   * Waits until the events that are in the queue now are delivered; returns false if time is up.
+   */
+  boolean await(Duration timeout) throws InterruptedException {
+    Deadline deadline = Deadline.after(timeout);
+    long last = queued.get();
+    // Less is queued than it seemed if an event was being dropped.
+    while (delivered.get() < Math.min(last, queued.get())) {
+      if (deadline.passed()) {
+        return false;
+      }
+      TimeUnit.NANOSECONDS.sleep(POLL_NANOS);
+    }
+    return true;
   }
 }

@@ -2,8 +2,7 @@ package io.nccl4j.plugin;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Operation;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
+import java.time.Duration;
 
 /** The program of {@code docs/guides/plugins.md}, which {@link PluginsTest} runs. */
 public final class PluginsGuide {
@@ -13,13 +12,6 @@ public final class PluginsGuide {
 
   /** Runs it, and waits for the last event. */
   public static void main(String[] arguments) throws InterruptedException {
-    CountDownLatch destroyed = new CountDownLatch(RANKS);
-    NcclPlugins.addProfiler(
-        event -> {
-          if (event instanceof ProfilerEvent.CommunicatorDestroyed) {
-            destroyed.countDown();
-          }
-        });
     NcclEnvironment environment = new NcclEnvironment().set("NCCL_MAX_CTAS", 8);
     environment.install();
     NcclPlugins.addProfiler(
@@ -39,7 +31,7 @@ public final class PluginsGuide {
       train(backend);
     }
     System.out.println(environment.asked());
-    System.out.println("all events: " + destroyed.await(60, TimeUnit.SECONDS));
+    System.out.println("all events: " + NcclPlugins.awaitEvents(Duration.ofMinutes(1)));
   }
 
   private static void train(Backend backend) {
