@@ -628,14 +628,6 @@ static ncclResult_t check_stream(ncclComm_t comm, cudaStream_t handle, struct nc
   return cuda_failure(cudaErrorInvalidResourceHandle);
 }
 
-/* No device here has NVLS. Releases before 2.24 silently use another algorithm. */
-static ncclResult_t algorithm_available(const struct request *r) {
-  const char *algorithm = variable("NCCL_ALGO");
-  if (STANDIN_RELEASE < NCCL_VERSION(2, 24, 0) || !algorithm || strncmp(algorithm, "NVLS", 4) != 0) return ncclSuccess;
-  warn("no algorithm/protocol for %s with type %d: NCCL_ALGO is %s", names[r->function], r->type, algorithm);
-  return ncclInvalidUsage;
-}
-
 static ncclResult_t submit(struct request r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle) {
   ncclComm_t comm;
   ncclResult_t result = comm_get_usable(handle, names[r.function], &comm);
@@ -645,7 +637,6 @@ static ncclResult_t submit(struct request r, ncclRedOp_t op, ncclComm_t handle, 
     return group_refuse(ncclInternalError);
   }
   result = check_request(comm, &r, op);
-  if (result == ncclSuccess) result = algorithm_available(&r);
   exclusive_end(comm);
   if (result == ncclSuccess && r.count > 0) return operation_submit(comm, r, stream_handle, result);
   object_put(comm);

@@ -4,9 +4,12 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.fixtures.programs.FinishedProgram;
+import io.nccl4j.tools.Nccl4j;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.regex.MatchResult;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -41,5 +44,21 @@ class EmulatedPluginsTest {
     begun += Collections.frequency(lines, "kernel of channel 1 begun");
     assertTrue(begun >= 4, lines::toString);
     assertEquals(begun, Collections.frequency(lines, "kernel ended"), lines::toString);
+  }
+
+  @Test
+  void bandwidthTestForcesAndShowsWhatNcclUses() throws Exception {
+    String arguments =
+        "perf all_reduce --backend nccl -g 2 -b 1K -e 1M -f 1024 -n 2 -w 0 --show-algorithm"
+            + " --algo tree:..1K,ring:1M.. --proto simple";
+    List<String> command = FinishedProgram.java(Nccl4j.class.getName());
+    command.addAll(List.of(arguments.split(" ")));
+    FinishedProgram program = FinishedProgram.run(EmulatedNccl.environment(2), command);
+    assertEquals(0, program.status(), program::output);
+    assertEquals(
+        List.of("TREE/SIMPLE", "TREE/SIMPLE", "RING/SIMPLE", "RING/SIMPLE"),
+        Pattern.compile("[A-Z]+/SIMPLE(?=/\\d)").matcher(program.out()).results()
+            .map(MatchResult::group).toList(),
+        program::output);
   }
 }

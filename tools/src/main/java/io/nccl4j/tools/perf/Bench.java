@@ -13,7 +13,9 @@ import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.SortedSet;
 import java.util.function.Consumer;
+import java.util.function.IntConsumer;
 import java.util.stream.IntStream;
 
 /** Measures and checks all rows of a table. */
@@ -35,6 +37,7 @@ final class Bench implements AutoCloseable {
 
   private final Settings settings;
   private final Flags flags;
+  private final NcclChoices choices;
   private final Settings.Blocking blocking;
   private final RankEnqueue launch;
   private final EnqueueThreads enqueueThreads;
@@ -48,10 +51,12 @@ final class Bench implements AutoCloseable {
   /**
    * Creates the threads, the communicators and the streams.
    *
+   * @param choices what NCCL is to use and report, or null on the reference backend
    * @param own the locations of the ranks of this process
    * @param launch enqueues one operation: the collective itself, or a test's replacement
    */
-  Bench(Settings requested, List<RankLocation> own, RankEnqueue launch) {
+  Bench(Settings requested, NcclChoices choices, List<RankLocation> own, RankEnqueue launch) {
+    this.choices = choices;
     this.launch = launch;
     this.flags = requested.flags();
     this.blocking = flags.blocking();
@@ -277,6 +282,7 @@ final class Bench implements AutoCloseable {
     private Row.Cell cell(Shape shape, boolean second) {
       boolean inPlace = second && flags.collective.hasInPlace();
       IterationBody work = new IterationBody(shape, inPlace, flags.iterations * flags.aggregated);
+      String algorithm = algorithm(shape, work);
       Timing timing = work.time(flags.iterations);
       double algBw =
           flags.collective.algorithmBytes(shape, type.bytes(), ranks.world())
@@ -289,7 +295,23 @@ final class Bench implements AutoCloseable {
           algBw * flags.collective.busFactor(ranks.world()),
           second && !inPlace ? Row.UNCHECKED : wrong(shape, inPlace, work),
           flags.percentiles() ? Percentiles.of(work.latencies(timing.seconds())) : null,
-          timing.iterations());
+          timing.iterations(),
+          algorithm);
+    }
+
+    /** Has NCCL use the row's algorithm; returns what it chose, or null if that is not shown. */
+    private String algorithm(Shape shape, IterationBody work) {
+      SortedSet<String> chosen =
+          choices == null ? null : choices.of(shape.total() * type.bytes(), work::runIteration);
+      if (chosen == null) {
+        return null;
+      }
+      double hash = chosen.hashCode();
+      double[] range = stats.max(new double[] {hash, -hash});
+      if (range[0] != -range[1]) {
+        chosen.add(NcclChoices.UNKNOWN);
+      }
+      return NcclChoices.text(chosen);
     }
 
     private long wrong(Shape shape, boolean inPlace, IterationBody work) {
@@ -427,15 +449,26 @@ final class Bench implements AutoCloseable {
             });
       }
 
-      /** Runs the operation once for the data check, as a graph if graphs are timed. */
+      /** Runs the operation once for the data check. */
       void runChecked() {
-        if (flags.graphs == 0) {
-          run(1);
-          return;
-        }
+        runAsTimed(thread -> enqueue(thread, 0));
+      }
+
+      /** Runs one iteration. */
+      void runIteration() {
+        runAsTimed(thread -> enqueueIteration(thread, 0));
+      }
+
+      /** Enqueues operations, as a graph if graphs are timed, and waits. */
+      private void runAsTimed(IntConsumer operations) {
         enqueueThreads.all(
             thread -> {
-              List<Graph> graphs = capture(thread, () -> enqueue(thread, 0));
+              if (flags.graphs == 0) {
+                operations.accept(thread);
+                complete(thread);
+                return thread;
+              }
+              List<Graph> graphs = capture(thread, () -> operations.accept(thread));
               launch(thread, graphs);
               complete(thread);
               graphs.forEach(Graph::close);

@@ -39,7 +39,6 @@ enum Collective implements RankEnqueue {
     }
   }
 
-  // For sendrecv, the send.
   private final Operation operation;
 
   Collective(Operation operation) {
@@ -64,6 +63,19 @@ enum Collective implements RankEnqueue {
   /** Returns whether there is a root. */
   boolean rooted() {
     return operation.rooted();
+  }
+
+  /** Returns the operation; for sendrecv, the send. */
+  Operation operation() {
+    return operation;
+  }
+
+  /** Returns whether NCCL has algorithms for it; others consist of sends and receives. */
+  boolean hasAlgorithms() {
+    return switch (this) {
+      case ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE -> true;
+      case ALLTOALL, GATHER, SCATTER, SENDRECV -> false;
+    };
   }
 
   /**

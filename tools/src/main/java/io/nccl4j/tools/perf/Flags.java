@@ -3,6 +3,7 @@ package io.nccl4j.tools.perf;
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceType;
+import io.nccl4j.plugin.NcclProtocol;
 import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.tools.cli.Within;
 import io.nccl4j.tools.perf.Settings.Average;
@@ -49,14 +50,6 @@ final class Flags {
     REFERENCE
   }
 
-  /** The values of {@code --algo}. */
-  enum AlgorithmChoice {
-    AUTO,
-    RING,
-    TREE,
-    DIRECT
-  }
-
   @Parameters(index = "0", arity = "0..1", paramLabel = "COLLECTIVE", hidden = true)
   Collective collective;
 
@@ -70,10 +63,22 @@ final class Flags {
   @Option(
       names = "--algo",
       paramLabel = "NAME",
-      defaultValue = "auto",
       description =
-          "for all_reduce: ring, tree, direct (reference backend only) or auto; for NCCL, scripts/nccl4j perf sets NCCL_ALGO; default auto")
-  AlgorithmChoice algorithm;
+          "ring, tree, nvls, nvls_tree, collnet_direct, collnet_chain, pat or auto; on the reference backend ring, tree, direct or auto, for all_reduce; default auto. On NCCL also by size: tree:..64K,ring:64K..")
+  Algorithms algorithms;
+
+  @Option(
+      names = "--proto",
+      paramLabel = "NAME",
+      description =
+          "on NCCL: ll, ll128 or simple, also by size; default: the one that NCCL expects to be quickest")
+  Protocols protocols;
+
+  @Option(
+      names = "--show-algorithm",
+      description =
+          "add columns with the algorithm, protocol and channels that NCCL chose; - if it does not report them")
+  boolean showAlgorithm;
 
   @Mixin final RankOptions ranks = new RankOptions();
 
@@ -262,6 +267,10 @@ final class Flags {
     OptionValue.convert(line, Collective.class, Collective::named);
     OptionValue.convert(line, Operators.class, text -> new Operators(named(Operator.class, text)));
     OptionValue.convert(line, Types.class, text -> new Types(named(ElementType.class, text)));
+    OptionValue.convert(
+        line, Algorithms.class, text -> new Algorithms(BySize.parse(Algorithm.class, text)));
+    OptionValue.convert(
+        line, Protocols.class, text -> new Protocols(BySize.parse(NcclProtocol.class, text)));
     return line;
   }
 
@@ -300,6 +309,22 @@ final class Flags {
   /** The types of {@code -d}. */
   record Types(List<ElementType> list) {}
 
+  /** The algorithms of {@code --algo}. */
+  record Algorithms(BySize<Algorithm> bySize) {}
+
+  /** The protocols of {@code --proto}. */
+  record Protocols(BySize<NcclProtocol> bySize) {}
+
+  /** Returns the algorithm for a size. */
+  Algorithm algorithm(long bytes) {
+    return algorithms == null ? Algorithm.AUTO : algorithms.bySize.at(bytes, Algorithm.AUTO);
+  }
+
+  /** Returns the protocol for a size, or null if NCCL chooses. */
+  NcclProtocol protocol(long bytes) {
+    return protocols == null ? null : protocols.bySize.at(bytes, null);
+  }
+
   /**
    * Checks the flags without a backend.
    *
@@ -317,8 +342,11 @@ final class Flags {
       throw new BadArguments(
           "-K is " + skipped + "; it needs -I 1 and must be from 0 to " + (iterations - 1));
     }
-    if (algorithm != AlgorithmChoice.AUTO && collective != Collective.ALL_REDUCE) {
-      throw new BadArguments("--algo applies to all_reduce only, not to " + collective.label());
+    if (!collective.hasAlgorithms() && (algorithms != null || protocols != null)) {
+      throw new BadArguments(
+          "--algo and --proto do not apply to "
+              + collective.label()
+              + ", which consists of sends and receives");
     }
     ranks.check();
     files.check(cycles, graphs);
@@ -327,6 +355,39 @@ final class Flags {
           "-G is "
               + graphs
               + "; captured operations cannot wait or be timed one by one: -z and -I must be 0");
+    }
+  }
+
+  /** Checks the flags that NCCL and the reference backend understand differently. */
+  void checkChoices(String backend) {
+    if (algorithms != null) {
+      for (BySize.Range<Algorithm> range : algorithms.bySize.ranges()) {
+        if (!range.value().on(backend)) {
+          throw new BadArguments(
+              "--algo has %s, which the %s backend does not have"
+                  .formatted(range.value().label(), backend));
+        }
+      }
+    }
+    if (!backend.equals("reference")) {
+      return;
+    }
+    if (protocols != null || showAlgorithm) {
+      throw new BadArguments(
+          (protocols != null ? "--proto" : "--show-algorithm")
+              + " is for NCCL; the reference backend has no protocols and does not report what it chooses");
+    }
+    if (algorithms != null) {
+      Algorithm algorithm = algorithm(0);
+      if (!algorithms.bySize.text().equals(algorithm.label())) {
+        throw new BadArguments(
+            "--algo has ranges of sizes; the reference backend has one algorithm for all");
+      }
+      if (algorithm != Algorithm.AUTO && collective != Collective.ALL_REDUCE) {
+        throw new BadArguments(
+            "--algo applies to all_reduce only on the reference backend, not to "
+                + collective.label());
+      }
     }
   }
 
@@ -402,7 +463,10 @@ final class Flags {
 
   private Map<String, String> choices(Backend opened, Map<String, String> environment) {
     Map<String, String> choices = new LinkedHashMap<>();
-    choices.put("algorithm", algorithm.name().toLowerCase(Locale.ROOT));
+    choices.put("algorithm", algorithms == null ? "auto" : algorithms.bySize.text());
+    if (protocols != null) {
+      choices.put("protocol", protocols.bySize.text());
+    }
     for (String variable : List.of("NCCL_ALGO", "NCCL_PROTO")) {
       if (opened.deviceType() == DeviceType.CUDA && environment.containsKey(variable)) {
         choices.put(variable, environment.get(variable));

@@ -190,6 +190,9 @@ final class JsonReport {
             cell.busBw(),
             "nwrong",
             cell.wrong() == Row.UNCHECKED ? null : cell.wrong()));
+    if (cell.algorithm() != null) {
+      row.put(name + "_algorithm", cell.algorithm());
+    }
     if (cell.latency() != null) {
       row.put(name + "_latency", latency(cell.latency()));
     }

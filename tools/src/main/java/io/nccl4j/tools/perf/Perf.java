@@ -6,7 +6,6 @@ import io.nccl4j.Device;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
-import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
 import io.nccl4j.tools.cli.Commands;
@@ -25,7 +24,6 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.function.UnaryOperator;
 import java.util.stream.IntStream;
@@ -203,10 +201,15 @@ public final class Perf {
     if (flags.ranks.child) {
       Processes.endWithParent();
     }
+    NcclChoices choices =
+        flags.backend == Flags.BackendChoice.REFERENCE ? null : NcclChoices.install(flags);
     try (Backend backend = open(flags, job)) {
-      checkAlgorithm(flags, backend);
+      boolean nccl = backend.name().equals("nccl");
+      if (nccl) {
+        flags.checkChoices("nccl");
+      }
       Settings settings = flags.settings(backend, job, environment);
-      return new Run(flags, settings, args).run();
+      return new Run(flags, settings, nccl ? choices : null, args).run();
     }
   }
 
@@ -254,30 +257,13 @@ public final class Perf {
                   processors == 1 ? "1 processor runs" : processors + " processors run",
                   RANKS_PER_PROCESSOR * processors));
     }
+    flags.checkChoices("reference");
     int devices =
         requested > 0 ? flags.ranks.requested() : job.alone() ? Math.max(2, processors) : 1;
     return ReferenceBackend.open(
         devices,
-        ReferenceOptions.defaults().withAlgorithm(Algorithm.valueOf(flags.algorithm.name())));
-  }
-
-  /** NCCL reads its algorithm from the environment, which a Java process cannot change. */
-  private void checkAlgorithm(Flags flags, Backend backend) {
-    String algorithm = flags.algorithm.name();
-    if (backend.name().equals("nccl") && flags.algorithm == Flags.AlgorithmChoice.DIRECT) {
-      throw new BadArguments("--algo is direct, which only the reference backend has");
-    }
-    String set = environment.getOrDefault("NCCL_ALGO", "");
-    if (backend.name().equals("nccl")
-        && flags.algorithm != Flags.AlgorithmChoice.AUTO
-        && !set.equalsIgnoreCase(algorithm)) {
-      throw new BadArguments(
-          "--algo %s needs NCCL_ALGO=%s in the environment, but %s; scripts/nccl4j perf sets it"
-              .formatted(
-                  algorithm.toLowerCase(Locale.ROOT),
-                  algorithm,
-                  set.isEmpty() ? "it is not set" : "it is " + set));
-    }
+        ReferenceOptions.defaults()
+            .withAlgorithm(io.nccl4j.reference.Algorithm.valueOf(flags.algorithm(0).name())));
   }
 
   /** One run of the command with validated settings. */
@@ -289,11 +275,18 @@ public final class Perf {
     private final List<PerfRun> earlier;
     private final List<Row> rows = new ArrayList<>();
     private final Flags flags;
+    private final NcclChoices choices;
     private Settings settings;
     private List<RankLocation> locations;
 
-    Run(Flags flags, Settings settings, List<String> args) {
+    /**
+     * Creates a run.
+     *
+     * @param choices what NCCL is to use and report, or null on the reference backend
+     */
+    Run(Flags flags, Settings settings, NcclChoices choices, List<String> args) {
       this.flags = flags;
+      this.choices = choices;
       this.earlier = settings.job().writes() ? earlier(flags) : List.of();
       this.settings = settings;
       this.args = args;
@@ -385,7 +378,7 @@ public final class Perf {
       boolean connected = false;
       try {
         Bench bench =
-            new Bench(settings, locations, interceptor.apply(settings.flags().collective));
+            new Bench(settings, choices, locations, interceptor.apply(settings.flags().collective));
         if (!settings.job().alone()) {
           settings = bench.settings();
           locations = bench.locations();

@@ -14,7 +14,18 @@ import picocli.CommandLine.ParseResult;
 public final class PerfCommand {
   /** What the callers set themselves, or cannot use. */
   private static final List<String> RESERVED =
-      List.of("-J", "--html", "--compare", "--percentiles", "--child", "--algo");
+      List.of(
+          "-J",
+          "--html",
+          "--compare",
+          "--percentiles",
+          "--child",
+          "--algo",
+          "--proto",
+          "--show-algorithm");
+
+  /** The beginning of the command's message for an algorithm that NCCL does not have. */
+  public static final String REFUSED = NcclChoices.REFUSED;
 
   private PerfCommand() {}
 
@@ -54,6 +65,11 @@ public final class PerfCommand {
       }
       sizes = Stream.of("-b", "-e", "-i", "-f").anyMatch(parsed::hasMatchedOption);
       flags.check(line);
+      if (!flags.collective.hasAlgorithms()) {
+        throw new BadArguments(
+            flags.collective.label()
+                + " consists of sends and receives, for which there is no choice of algorithms");
+      }
       if (!Job.in(environment).alone()) {
         throw new BadArguments(
             "this is " + Job.in(environment).describe() + "; start it without a launcher");

@@ -26,6 +26,7 @@ record Row(
    * @param wrong the number of wrong elements, or {@link #UNCHECKED}
    * @param latency the times of single operations, or null if they were not measured
    * @param iterations the time of each iteration in seconds, or null if they were not measured
+   * @param algorithm what NCCL chose, or null if that is not shown
    */
   // The array is created for this record and only read by the report.
   @SuppressWarnings("ArrayRecordComponent")
@@ -36,5 +37,6 @@ record Row(
       double busBw,
       long wrong,
       Percentiles latency,
-      double[] iterations) {}
+      double[] iterations,
+      String algorithm) {}
 }

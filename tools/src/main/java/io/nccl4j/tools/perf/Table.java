@@ -15,6 +15,9 @@ final class Table {
   private static final DateTimeFormatter TIMESTAMP =
       DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss", Locale.ROOT);
 
+  /** As wide as the longest choice of rings and trees, which has 3 digits of channels. */
+  private static final String ALGORITHM = "  %15s";
+
   private final PrintStream out;
   private final boolean timestamps;
   private Settings settings;
@@ -114,21 +117,26 @@ final class Table {
   private void columns() {
     String time = flags.cpuTime == 1 ? "cputime" : "time";
     boolean more = flags.perIteration();
+    boolean algorithm = flags.showAlgorithm;
     print("#%n# %10s  %12s  %8s  %6s  %6s", "", "", "", "", "");
     print(
         more
             ? "              out-of-place (+ per-iteration)                                in-place (+ per-iteration)%n"
-            : "           out-of-place                       in-place          %n");
+            : algorithm
+                ? "           out-of-place                                        in-place%n"
+                : "           out-of-place                       in-place          %n");
     print("# %10s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
     for (int half = 0; half < 2; half++) {
       print("  %7s  %6s  %6s  %6s", time, "algbw", "busbw", "#wrong");
       print(more ? "  %7s  %7s  %7s  %7s" : "", "i_min", "i_max", "i_p99", "i_cv%");
+      print(algorithm ? ALGORITHM : "", "algorithm");
     }
     print(timestamps ? " %19s%n" : " %n", "timestamp");
     print("# %10s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
     for (int half = 0; half < 2; half++) {
       print("  %7s  %6s  %6s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
       print(more ? "  %7s  %7s  %7s  %7s" : "", "(us)", "(us)", "(us)", "(%)");
+      print(algorithm ? ALGORITHM : "", "/proto/channels");
     }
     print(timestamps ? " %19s%n" : " %n", "%Y-%m-%d %H:%M:%S");
     out.flush();
@@ -163,6 +171,9 @@ final class Table {
           Text.column(statistics.max() * 1e6, 7),
           Text.column(statistics.p99() * 1e6, 7),
           Text.column(statistics.variation(), 7));
+    }
+    if (cell.algorithm() != null) {
+      print(ALGORITHM, cell.algorithm());
     }
   }
 

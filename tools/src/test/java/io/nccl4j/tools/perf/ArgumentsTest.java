@@ -83,8 +83,18 @@ class ArgumentsTest {
           all_reduce --procs 2 --limit 0 | --limit is 0; it must be 1 or more
           reduce --ranks 2 -r 2          | -r is 2; it must be from 0 to 1
           reduce --ranks 2 -r -2         | -r is -2; it must be -1 or more
-          all_reduce --algo star         | expected one of [AUTO, RING, TREE, DIRECT]
-          broadcast --algo ring          | --algo applies to all_reduce only, not to broadcast
+          all_reduce --algo star         | 'star' is not one of auto, ring, tree, direct, nvls,
+          all_reduce --algo tree:4K      | '4K' is not a range of sizes, such as ..64K, 1K..64K or 64K..
+          all_reduce --algo tree:8K..4K  | '8K..4K' is a range that begins after its end
+          all_reduce --algo tree:..few   | 'few' is not a size
+          all_reduce --algo tree,        | '' is not one of auto, ring, tree,
+          all_reduce --proto fast        | 'fast' is not one of ll, ll128, simple
+          alltoall --algo ring           | --algo and --proto do not apply to alltoall, which consists of sends and receives
+          broadcast --algo ring          | --algo applies to all_reduce only on the reference backend, not to broadcast
+          all_reduce --algo nvls         | --algo has nvls, which the reference backend does not have
+          all_reduce --algo tree:..8     | --algo has ranges of sizes; the reference backend has one algorithm for all
+          all_reduce --proto ll          | --proto is for NCCL; the reference backend has no protocols
+          all_reduce --show-algorithm    | --show-algorithm is for NCCL; the reference backend
           all_reduce --backend=mpi       | expected one of [AUTO, NCCL, REFERENCE]
           all_reduce -J result.txt       | -J is result.txt; the name must end in .json
           all_reduce -G -1               | -G is -1; it must be 0 or more

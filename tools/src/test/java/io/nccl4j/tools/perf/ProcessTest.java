@@ -2,12 +2,14 @@ package io.nccl4j.tools.perf;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.fixtures.programs.StandIn;
 import io.nccl4j.tools.cli.Commands;
+import io.nccl4j.tools.perf.report.PerfRun;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -16,9 +18,12 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** The command in a separate process, with and without the stand-in for NVIDIA's libraries. */
 @Tag("slow")
@@ -177,12 +182,106 @@ class ProcessTest {
     }
   }
 
+  /** Returns what NCCL chose for each row, out of place and in place. */
+  private static List<String> chosen(FinishedProgram ended) {
+    assertEquals(0, ended.status(), ended.err());
+    return rows(ended).stream().map(row -> row.get(9) + " " + row.get(14)).toList();
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          all_reduce                                | TREE/LL/2     | TREE/LL128/2   | RING/SIMPLE/2
+          all_reduce -G 2 -m 3 -t 2                 | TREE/LL/2     | TREE/LL128/2   | RING/SIMPLE/2
+          all_reduce --algo auto                    | TREE/LL/2     | TREE/LL128/2   | RING/SIMPLE/2
+          all_reduce --algo tree                    | TREE/LL/2     | TREE/LL128/2   | TREE/SIMPLE/2
+          all_reduce --proto LL -C 1                | TREE/LL/2     | RING/LL/2      | RING/LL/2
+          all_reduce --algo Ring:..1K,tree:64K..1M  | RING/LL/2     | TREE/LL128/2   | RING/SIMPLE/2
+          all_reduce --algo ring --proto simple:1M.. | RING/LL/2    | RING/LL/2      | RING/SIMPLE/2
+          all_gather --algo ring --proto ll128 -z 1 | RING/LL128/2  | RING/LL128/2   | RING/LL128/2
+          broadcast -r 1                            | RING/LL/2     | RING/LL/2      | RING/SIMPLE/2
+          alltoall                                  | -             | -              | -
+          sendrecv                                  | -             | -              | -
+          """)
+  void rowsShowWhatNcclChose(String arguments, String small, String medium, String large)
+      throws IOException, InterruptedException {
+    FinishedProgram ended =
+        perf(
+            StandIn.build(),
+            arguments
+                + " --backend nccl -g 2 -b 1K -e 4M -f 64 -n 2 --no-jit-warmup --show-algorithm");
+    assertEquals(
+        Stream.of(small, medium, large).map(choice -> choice + " " + choice).toList(),
+        chosen(ended));
+    assertTrue(
+        ended.out().lines().anyMatch(line -> line.matches("#.* #wrong +algorithm +(cpu)?time .*")),
+        ended.out());
+  }
+
   @Test
-  void algorithmForNcclMustBeInEnvironment() throws IOException, InterruptedException {
-    FinishedProgram ended = perf(StandIn.build(), "all_reduce --backend nccl --algo tree");
-    assertEquals(2, ended.status());
-    assertTrue(ended.err().contains("needs NCCL_ALGO=TREE in the environment"), ended.err());
-    assertEquals(1, ended.err().lines().count());
+  void choicesAreInJsonAndOnThePage() throws IOException, InterruptedException {
+    Path json = folder.resolve("a.json");
+    Path page = folder.resolve("a.html");
+    String arguments =
+        "all_reduce --backend nccl -g 2 -b 1K -e 1K -N 2 --show-algorithm --proto ll -J %s --html %s";
+    FinishedProgram ended = perf(StandIn.build(), arguments.formatted(json, page));
+    assertEquals(0, ended.status(), ended.err());
+    PerfRun run = PerfRun.read(json);
+    assertEquals("TREE/LL/2", run.rows().getFirst().outOfPlace().algorithm());
+    assertEquals("TREE/LL/2", run.rows().getFirst().inPlace().algorithm());
+    assertEquals("auto, ll", run.facts().get("algorithm"));
+    assertTrue(Files.readString(page).contains("TREE/LL/2"));
+  }
+
+  @Test
+  void choiceThatNcclDoesNotHaveIsRefusedAtItsRow() throws IOException, InterruptedException {
+    FinishedProgram ended =
+        perf(
+            StandIn.build(),
+            "all_reduce --backend nccl -g 2 -b 1K -e 4K -f 2 -n 2 --algo tree:..2K,pat:4K.. --proto ll");
+    assertEquals(Commands.BAD_ARGUMENTS, ended.status(), ended.err());
+    assertEquals(List.of("1024", "2048"), rows(ended).stream().map(List::getFirst).toList());
+    assertEquals(
+        "all_reduce_perf: NCCL cannot use pat with ll for all_reduce of 4096 bytes here; it can use"
+            + " ring with ll, ring with ll128, ring with simple, tree with ll, tree with ll128, tree with simple\n",
+        ended.err());
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          2.30 | NCCL_TUNER_PLUGIN=/opt/p.so    | --algo ring      | a Tuner cannot be installed: NCCL_TUNER_PLUGIN already names /opt/p.so
+          2.30 | NCCL_TUNER_PLUGIN=/opt/p.so    | --proto ll       | a Tuner cannot be installed: NCCL_TUNER_PLUGIN already names /opt/p.so
+          2.30 | NCCL_PROFILER_PLUGIN=/opt/p.so | --show-algorithm | a Profiler cannot be installed: NCCL_PROFILER_PLUGIN already names /opt/p.so
+          2.18 | NONE=0                         | --algo ring      | a Tuner: needs NCCL 2.28.3 or later, found 2.18.1
+          2.18 | NONE=0                         | --show-algorithm | a Profiler: needs NCCL 2.29.2 or later, found 2.18.1
+          2.30 | NONE=0                         | --algo direct    | --algo has direct, which the nccl backend does not have
+          """)
+  void pluginThatCannotBeInstalledIsRefused(
+      String release, String variable, String arguments, String message)
+      throws IOException, InterruptedException {
+    Map<String, String> environment =
+        release.equals("2.30") ? StandIn.build() : StandIn.build(release);
+    environment.put(variable.split("=", 2)[0], variable.split("=", 2)[1]);
+    FinishedProgram ended = perf(environment, "all_reduce --backend nccl -b 8 -e 8 " + arguments);
+    assertNotEquals(0, ended.status());
+    assertTrue(ended.err().contains(message), ended.err());
+    assertEquals(1, ended.err().lines().count(), ended.err());
+    assertEquals("", ended.out());
+  }
+
+  @Test
+  void pluginsAreInstalledOnlyIfNeeded() throws IOException, InterruptedException {
+    Map<String, String> environment = StandIn.build();
+    environment.put("NCCL_TUNER_PLUGIN", "/opt/p.so");
+    environment.put("NCCL_PROFILER_PLUGIN", "/opt/p.so");
+    FinishedProgram ended = perf(environment, "all_reduce --backend nccl -g 2 -b 8 -e 8");
+    assertEquals(0, ended.status(), ended.err());
+    assertEquals(13, rows(ended).getFirst().size());
   }
 
   @Test

@@ -11,6 +11,7 @@ import java.util.DoubleSummaryStatistics;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 
@@ -51,9 +52,16 @@ public record PerfRun(
    * @param low the shortest time of the run's cycles, in microseconds; the time itself if there was
    *     one cycle
    * @param high the longest time of the cycles
+   * @param algorithm what NCCL chose, or null if the run did not show it
    */
   public record Cell(
-      double micros, double busBw, long wrong, Latency latency, double low, double high) {
+      double micros,
+      double busBw,
+      long wrong,
+      Latency latency,
+      double low,
+      double high,
+      String algorithm) {
     /**
      * {@return whether the spread of this time and that of another one overlap, so that their
      * difference may be chance}
@@ -188,7 +196,8 @@ public record PerfRun(
         Double.isNaN(wrong.number()) ? -1 : wrong.whole(),
         latency,
         micros,
-        micros);
+        micros,
+        row.get(placement + "_algorithm").text().orElse(null));
   }
 
   private static Latency latency(Json json) {
@@ -231,7 +240,15 @@ public record PerfRun(
         cells.stream().mapToLong(Cell::wrong).max().orElseThrow(),
         cells.getLast().latency,
         times.getMin(),
-        times.getMax());
+        times.getMax(),
+        algorithms(cells));
+  }
+
+  /** Returns what NCCL chose in the cycles, or null if they did not show it. */
+  private static String algorithms(List<Cell> cells) {
+    List<String> all =
+        cells.stream().map(Cell::algorithm).filter(Objects::nonNull).distinct().toList();
+    return all.isEmpty() ? null : String.join(", ", all);
   }
 
   private static Map<String, String> facts(Json json, boolean emulated) {
@@ -275,6 +292,7 @@ public record PerfRun(
   private static String algorithm(Json config) {
     List<String> parts = new ArrayList<>();
     config.get("algorithm").text().ifPresent(parts::add);
+    config.get("protocol").text().ifPresent(parts::add);
     for (String variable : List.of("NCCL_ALGO", "NCCL_PROTO")) {
       config.get(variable).text().ifPresent(value -> parts.add(variable + "=" + value));
     }

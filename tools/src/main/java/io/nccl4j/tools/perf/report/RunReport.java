@@ -286,6 +286,11 @@ public final class RunReport {
     return runs.stream().flatMap(RunReport::cells).anyMatch(RunReport::spread);
   }
 
+  /** Returns whether any run shows what NCCL chose. */
+  private boolean algorithms() {
+    return runs.stream().flatMap(RunReport::cells).anyMatch(cell -> cell.algorithm() != null);
+  }
+
   private static boolean spread(PerfRun.Cell cell) {
     return cell.low() < cell.high();
   }
@@ -358,6 +363,9 @@ public final class RunReport {
         columns.add(name + "spread");
       }
       columns.add(name + "busbw (GB/s)");
+      if (algorithms()) {
+        columns.add(name + "algorithm");
+      }
       if (i > 0) {
         columns.add("time against " + series.getFirst().name);
       }
@@ -385,7 +393,8 @@ public final class RunReport {
     List<Cell> cells = new ArrayList<>();
     if (cell == null) {
       Cell missing = new Cell("n/a", Kind.MISSING);
-      cells.addAll(Collections.nCopies(spreads() ? 3 : 2, missing));
+      int columns = 2 + (spreads() ? 1 : 0) + (algorithms() ? 1 : 0);
+      cells.addAll(Collections.nCopies(columns, missing));
     } else {
       String wrong = cell.wrong() > 0 ? ", " + cell.wrong() + " wrong" : "";
       cells.add(
@@ -397,6 +406,10 @@ public final class RunReport {
                 : new Cell("n/a", Kind.MISSING));
       }
       cells.add(Cell.of(Texts.number(cell.busBw())));
+      if (algorithms()) {
+        cells.add(
+            cell.algorithm() == null ? new Cell("n/a", Kind.MISSING) : Cell.of(cell.algorithm()));
+      }
     }
     if (i > 0) {
       PerfRun.Cell first = cell(placement, bytes, series.getFirst());

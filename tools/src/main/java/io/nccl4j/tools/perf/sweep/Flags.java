@@ -1,7 +1,9 @@
 package io.nccl4j.tools.perf.sweep;
 
+import io.nccl4j.plugin.NcclProtocol;
 import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.tools.cli.Within;
+import io.nccl4j.tools.perf.Algorithm;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -17,18 +19,26 @@ import picocli.CommandLine.Parameters;
     customSynopsis = "nccl4j sweep [COLLECTIVE] [flags] [flags of nccl4j perf]",
     header = "Measures every algorithm with every protocol, and what the automatic choice costs.",
     description = {
-      "The default COLLECTIVE is all_reduce. On NCCL, NCCL_ALGO and NCCL_PROTO force a choice; the",
-      "reference backend has ring, tree and direct, for an all_reduce in one process. nccl4j perf",
-      "measures each choice in a separate process; if NCCL refuses one, the table says n/a and why.",
+      "The default COLLECTIVE is all_reduce. The reference backend has ring, tree and direct, for an",
+      "all_reduce in one process. nccl4j perf measures each choice in a separate process; if NCCL does",
+      "not have one, the table says n/a and why. Needs NCCL 2.28.3 or later.",
       "Without -b, -e, -i and -f: -b 1K -e 64M -f 4."
     },
     footer = {
       "",
-      "nccl4j perf --help lists its flags; -J, --html, --compare and --algo are not passed on.",
+      "nccl4j perf --help lists its flags; all but -J, --html, --compare, --algo, --proto and",
+      "--show-algorithm are passed on.",
       "Exit status: 0 measured, even if some choices failed; 1 nothing was measured, or a file cannot",
       "be written; 2 bad arguments; 3 wrong data."
     })
 final class Flags {
+  private static final List<Algorithm> NCCL =
+      List.of(Algorithm.RING, Algorithm.TREE, Algorithm.NVLS);
+  private static final List<Algorithm> REFERENCE =
+      List.of(Algorithm.RING, Algorithm.TREE, Algorithm.DIRECT);
+  private static final List<NcclProtocol> PROTOCOLS =
+      List.of(NcclProtocol.SIMPLE, NcclProtocol.LL128, NcclProtocol.LL);
+
   private static final int MAX_LIMIT = 24 * 60 * 60;
 
   @Parameters(hidden = true)
@@ -40,7 +50,7 @@ final class Flags {
       split = ",",
       splitSynopsisLabel = ",",
       description =
-          "ring, tree, nvls, nvlstree, collnetdirect, collnetchain, pat; default ring,tree,nvls. On the reference backend ring, tree, direct; default all")
+          "ring, tree, nvls, nvls_tree, collnet_direct, collnet_chain, pat; default ring,tree,nvls. On the reference backend ring, tree, direct; default all")
   List<Algorithm> algorithms = List.of();
 
   @Option(
@@ -49,7 +59,7 @@ final class Flags {
       split = ",",
       splitSynopsisLabel = ",",
       description = "simple, ll128, ll; default all. Not on the reference backend")
-  List<Protocol> protocols = List.of();
+  List<NcclProtocol> protocols = List.of();
 
   @Option(
       names = "--rounds",
@@ -105,6 +115,9 @@ final class Flags {
   List<SweepChoice> choices(String backend) {
     boolean reference = backend.equals("reference");
     for (Algorithm algorithm : algorithms) {
+      if (algorithm == Algorithm.AUTO) {
+        throw new IllegalArgumentException("--algo has auto, which is always measured");
+      }
       if (!algorithm.on(backend)) {
         throw new IllegalArgumentException(
             "--algo has %s, which the %s backend does not have"
@@ -115,10 +128,10 @@ final class Flags {
       throw new IllegalArgumentException(
           "--proto is given, but the reference backend has no protocols to choose from");
     }
-    List<Algorithm> defaults = reference ? Algorithm.DEFAULT_REFERENCE : Algorithm.DEFAULT_NCCL;
+    List<Algorithm> defaults = reference ? REFERENCE : NCCL;
     return SweepChoice.all(
         backend,
         algorithms.isEmpty() ? defaults : algorithms.stream().distinct().toList(),
-        protocols.isEmpty() ? List.of(Protocol.values()) : protocols.stream().distinct().toList());
+        protocols.isEmpty() ? PROTOCOLS : protocols.stream().distinct().toList());
   }
 }

@@ -1,13 +1,10 @@
 package io.nccl4j.tools.perf.sweep;
 
 import io.nccl4j.tools.perf.report.PerfRun;
-import java.lang.module.ModuleDescriptor.Version;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
 import java.util.TreeSet;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 
 /**
@@ -17,16 +14,18 @@ import java.util.stream.Collectors;
  * @param backend the backend's name
  * @param rounds the number of rounds
  * @param results a result for each choice, the automatic one first
+ * @param chosen a run with what NCCL chose itself, or null on the reference backend
  */
-record Outcome(String collective, String backend, int rounds, List<SweepResult> results) {
-  /** NCCL refuses unavailable choices since 2.24; older releases ignore them. */
-  private static final String REFUSES_SINCE = "2.24";
-
-  private static final Pattern RELEASE = Pattern.compile("\\bnccl (\\d+(?:\\.\\d+)+)");
-
+record Outcome(
+    String collective, String backend, int rounds, List<SweepResult> results, SweepResult chosen) {
   /** Returns the result of the automatic choice. */
   SweepResult automatic() {
     return results.getFirst();
+  }
+
+  /** Returns what NCCL chose itself for a size, if it is known. */
+  Optional<String> chosen(long bytes) {
+    return chosen.at(bytes).map(PerfRun.Cell::algorithm);
   }
 
   /** Returns the results of the other choices. */
@@ -85,22 +84,5 @@ record Outcome(String collective, String backend, int rounds, List<SweepResult> 
   /** Returns whether it ran on the emulated CUDA of nccl4j's tests, whose times mean nothing. */
   boolean emulated() {
     return first().map(PerfRun::emulated).orElse(false);
-  }
-
-  /** Returns a note for releases of NCCL that may replace a choice, or an empty string. */
-  String caution() {
-    if (!backend.equals("nccl")) {
-      return "";
-    }
-    String versions =
-        first().map(measured -> measured.facts().getOrDefault("versions", "")).orElse("");
-    Matcher release = RELEASE.matcher(versions);
-    boolean found = release.find();
-    boolean refuses =
-        found && Version.parse(release.group(1)).compareTo(Version.parse(REFUSES_SINCE)) >= 0;
-    return refuses
-        ? ""
-        : "NCCL %s may silently replace a requested choice; releases from %s on refuse it instead. Columns name the requested choices."
-            .formatted(found ? release.group(1) : "of an unknown release", REFUSES_SINCE);
   }
 }

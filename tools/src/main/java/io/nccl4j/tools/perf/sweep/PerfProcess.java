@@ -1,7 +1,7 @@
 package io.nccl4j.tools.perf.sweep;
 
-import io.nccl4j.NcclResult;
 import io.nccl4j.tools.cli.Commands;
+import io.nccl4j.tools.perf.PerfCommand;
 import io.nccl4j.tools.perf.PerfCommand.Asked;
 import io.nccl4j.tools.perf.report.PerfRun;
 import io.nccl4j.tools.processes.ChildProcesses;
@@ -22,9 +22,6 @@ final class PerfProcess implements AutoCloseable {
   /** Extra time for a command that terminates its own processes at the limit. */
   private static final Duration GRACE = Duration.ofSeconds(20);
 
-  /** Part of NCCL's error for an unavailable choice. */
-  private static final String REFUSED = "(" + NcclResult.INVALID_USAGE + ", code ";
-
   private final List<String> command;
   private final Map<String, String> environment;
   private final Asked asked;
@@ -35,30 +32,28 @@ final class PerfProcess implements AutoCloseable {
    * Creates a runner, which starts no process yet.
    *
    * @param command the bandwidth command, with all arguments but those of a choice
-   * @param environment the environment of each process, without the variables of a choice
+   * @param environment the environment of each process, but for NCCL_ALGO and NCCL_PROTO
    * @param asked the parsed arguments of the command
    * @param limit the time limit of each process
    */
   PerfProcess(List<String> command, Map<String, String> environment, Asked asked, Duration limit)
       throws IOException {
     this.command = command;
-    this.environment = environment;
+    this.environment = new HashMap<>(environment);
+    this.environment.keySet().removeAll(List.of("NCCL_ALGO", "NCCL_PROTO"));
     this.asked = asked;
     this.limit = limit;
   }
 
-  /** Measures a choice. */
-  SweepResult run(SweepChoice choice) throws IOException {
+  /** Measures a choice, with more arguments. */
+  SweepResult run(SweepChoice choice, String... more) throws IOException {
     String name = choice.name().replace(' ', '-');
     Path json = children.folder().resolve(name + ".json");
     Path stderr = children.folder().resolve(name + ".err");
-    Map<String, String> variables = new HashMap<>(environment);
-    variables.keySet().removeAll(List.of("NCCL_ALGO", "NCCL_PROTO"));
-    variables.putAll(choice.environment());
     OptionalInt status =
         children.run(
-            arguments(choice, json),
-            variables,
+            arguments(choice, json, more),
+            environment,
             Redirect.DISCARD,
             Redirect.to(stderr.toFile()),
             asked.processes() ? limit.plus(GRACE) : limit);
@@ -72,9 +67,10 @@ final class PerfProcess implements AutoCloseable {
     children.close();
   }
 
-  private List<String> arguments(SweepChoice choice, Path json) {
+  private List<String> arguments(SweepChoice choice, Path json, String... more) {
     List<String> arguments = new ArrayList<>(command);
     arguments.addAll(choice.arguments());
+    arguments.addAll(List.of(more));
     arguments.addAll(List.of("-J", json.toString()));
     // With --procs the command terminates its own processes.
     arguments.addAll(
@@ -108,7 +104,7 @@ final class PerfProcess implements AutoCloseable {
     if (status == Commands.WRONG_DATA && !runs.isEmpty()) {
       return new SweepResult(choice, SweepResult.State.WRONG, "some data was wrong", runs);
     }
-    boolean refused = !choice.environment().isEmpty() && message.contains(REFUSED);
+    boolean refused = message.contains(PerfCommand.REFUSED);
     return new SweepResult(
         choice, refused ? SweepResult.State.REFUSED : SweepResult.State.FAILED, message, runs);
   }

@@ -107,7 +107,19 @@ public final class Sweep {
         }
       }
     }
-    return new Outcome(asked.collective(), backend, flags.rounds, List.copyOf(results.values()));
+    return new Outcome(
+        asked.collective(),
+        backend,
+        flags.rounds,
+        List.copyOf(results.values()),
+        backend.equals("nccl") ? chosen(process) : null);
+  }
+
+  /** Asks NCCL what it chooses, in a process of its own: earlier releases do not report it. */
+  private SweepResult chosen(PerfProcess process) throws IOException {
+    err.println("sweep: auto, to see what NCCL chooses ...");
+    return process.run(
+        SweepChoice.AUTO, "--show-algorithm", "-n", "1", "-w", "0", "-c", "0", "-K", "0");
   }
 
   private static String backend(PerfRun measured) {

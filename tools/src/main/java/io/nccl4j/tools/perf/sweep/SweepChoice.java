@@ -1,22 +1,24 @@
 package io.nccl4j.tools.perf.sweep;
 
+import io.nccl4j.plugin.NcclProtocol;
+import io.nccl4j.tools.perf.Algorithm;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
+import java.util.Locale;
 
 /**
  * An algorithm and a protocol for a collective.
  *
- * @param algorithm the algorithm, or null if the backend chooses
+ * @param algorithm the algorithm
  * @param protocol NCCL's protocol, or null if the backend chooses or has none
  */
-record SweepChoice(Algorithm algorithm, Protocol protocol) {
+record SweepChoice(Algorithm algorithm, NcclProtocol protocol) {
   /** The backend's own choice. */
-  static final SweepChoice AUTO = new SweepChoice(null, null);
+  static final SweepChoice AUTO = new SweepChoice(Algorithm.AUTO, null);
 
   /** Returns all choices except the automatic one. */
   static List<SweepChoice> all(
-      String backend, List<Algorithm> algorithms, List<Protocol> protocols) {
+      String backend, List<Algorithm> algorithms, List<NcclProtocol> protocols) {
     List<SweepChoice> choices = new ArrayList<>();
     for (Algorithm algorithm : algorithms) {
       if (backend.equals("reference")) {
@@ -28,27 +30,22 @@ record SweepChoice(Algorithm algorithm, Protocol protocol) {
     return choices;
   }
 
-  /** Returns whether the backend chooses. */
-  boolean automatic() {
-    return algorithm == null;
-  }
-
   /** Returns its name in tables. */
   String name() {
-    return automatic()
-        ? "auto"
-        : protocol == null ? algorithm.label() : algorithm.nccl() + " " + protocol.nccl();
+    return protocol == null ? algorithm.label() : algorithm.label() + " " + protocolLabel();
   }
 
-  /** Returns the variables that force this choice on NCCL; empty if they do not apply. */
-  Map<String, String> environment() {
-    return protocol == null
-        ? Map.of()
-        : Map.of("NCCL_ALGO", algorithm.nccl(), "NCCL_PROTO", protocol.nccl());
+  /** Returns the protocol's name on the command line, or an empty string. */
+  String protocolLabel() {
+    return protocol == null ? "" : protocol.name().toLowerCase(Locale.ROOT);
   }
 
-  /** Returns the arguments that force this choice on the reference backend; may be empty. */
+  /** Returns the arguments of the bandwidth command that force this choice. */
   List<String> arguments() {
-    return automatic() || protocol != null ? List.of() : List.of("--algo", algorithm.label());
+    List<String> arguments = new ArrayList<>(List.of("--algo", algorithm.label()));
+    if (protocol != null) {
+      arguments.addAll(List.of("--proto", protocolLabel()));
+    }
+    return arguments;
   }
 }

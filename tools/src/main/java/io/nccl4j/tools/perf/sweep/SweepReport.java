@@ -21,11 +21,10 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.stream.Collectors;
-import java.util.stream.Stream;
 
 /** The results of a sweep as a printed table, CSV, JSON and a page. */
 final class SweepReport {
-  /** Wide enough for the longest name and a number. */
+  /** The least width of a printed column. */
   private static final int COLUMN_WIDTH = 15;
 
   private final Outcome outcome;
@@ -63,10 +62,10 @@ final class SweepReport {
       out.println(warning());
     }
     out.println();
-    out.println(line(times.columns()));
-    for (List<Cell> row : times.rows()) {
-      out.println(line(row.stream().map(Cell::text).toList()));
-    }
+    List<List<String>> lines = new ArrayList<>(List.of(times.columns()));
+    times.rows().forEach(row -> lines.add(row.stream().map(Cell::text).toList()));
+    int longest = lines.stream().flatMap(List::stream).mapToInt(String::length).max().orElse(0);
+    lines.forEach(line -> out.println(line(line, Math.max(COLUMN_WIDTH, longest + 2))));
     Table missing = missing();
     if (!missing.rows().isEmpty()) {
       out.println();
@@ -74,33 +73,35 @@ final class SweepReport {
           .map(row -> row.stream().map(Cell::text).collect(Collectors.joining(": ")))
           .forEach(out::println);
     }
-    if (!outcome.caution().isEmpty()) {
-      out.println();
-      out.println(outcome.caution());
-    }
   }
 
-  private static String line(List<String> cells) {
+  private static String line(List<String> cells, int width) {
     return cells.stream()
-        .map(cell -> String.format(Locale.ROOT, "%" + COLUMN_WIDTH + "s", cell))
+        .map(cell -> String.format(Locale.ROOT, "%" + width + "s", cell))
         .collect(Collectors.joining())
         .stripTrailing();
   }
 
   private Table times() {
     List<String> columns = new ArrayList<>(List.of("size", "best", "auto costs"));
+    if (outcome.chosen() != null) {
+      columns.add("auto chose");
+    }
     outcome.results().forEach(result -> columns.add(result.choice().name()));
     List<List<Cell>> rows = new ArrayList<>();
     for (long bytes : outcome.sizes()) {
       List<Cell> row = new ArrayList<>(List.of(Cell.of(ByteSize.text(bytes))));
       row.add(Cell.of(outcome.best(bytes).map(best -> best.choice().name()).orElse("n/a")));
       row.add(cost(bytes));
+      if (outcome.chosen() != null) {
+        row.add(outcome.chosen(bytes).map(Cell::of).orElse(new Cell("n/a", Kind.MISSING)));
+      }
       outcome.results().forEach(result -> row.add(cell(result, bytes)));
       rows.add(row);
     }
     return new Table(
         "Time of each choice, in us",
-        "Mean time of out-of-place operations enqueued back to back, in the quickest of %s, each in a separate process. The best is the quickest forced choice with right data; 'auto costs' is the extra time of the automatic choice, negative if it was quicker, or the ratio of the times from 2 on. It is followed by ? if it may be chance: the times of both overlap, each from the quickest to the median round."
+        "Mean time of out-of-place operations enqueued back to back, in the quickest of %s, each in a separate process. The best is the quickest forced choice with right data; 'auto costs' is the extra time of the automatic choice, negative if it was quicker, or the ratio of the times from 2 on. It is followed by ? if it may be chance: the times of both overlap, each from the quickest to the median round. 'auto chose' is what NCCL reports: algorithm, protocol and channels, or - if it reports nothing."
             .formatted(Count.of(outcome.rounds(), "round")),
         columns,
         rows);
@@ -133,17 +134,18 @@ final class SweepReport {
   }
 
   private Table missing() {
-    List<List<Cell>> rows =
-        outcome.results().stream()
-            .filter(result -> result.state() != SweepResult.State.MEASURED)
-            .map(
-                result ->
-                    List.of(
-                        Cell.of(result.choice().name()),
-                        Cell.of(result.state().label()),
-                        Cell.text(result.reason())))
-            .toList();
+    List<List<Cell>> rows = new ArrayList<>();
+    outcome.results().forEach(result -> addMissing(rows, result.choice().name(), result));
+    if (outcome.chosen() != null) {
+      addMissing(rows, "auto chose", outcome.chosen());
+    }
     return new Table("Missing results", "", List.of("choice", "state", "reason"), rows);
+  }
+
+  private static void addMissing(List<List<Cell>> rows, String name, SweepResult result) {
+    if (result.state() != SweepResult.State.MEASURED) {
+      rows.add(List.of(Cell.of(name), Cell.of(result.state().label()), Cell.text(result.reason())));
+    }
   }
 
   /** Returns everything as a page. */
@@ -156,7 +158,7 @@ final class SweepReport {
     return new Page(
         outcome.collective() + ": every choice, and what auto costs",
         RunReport.headline(runs),
-        Stream.of(outcome.caution()).filter(text -> !text.isEmpty()).toList(),
+        List.of(),
         warning(),
         Chart.drawing(RunReport.charts(runs)),
         List.of(times(), missing(), about()));
@@ -196,8 +198,8 @@ final class SweepReport {
                 ",",
                 Long.toString(bytes),
                 choice.name(),
-                choice.automatic() ? "" : choice.algorithm().label(),
-                choice.protocol() == null ? "" : choice.protocol().nccl(),
+                choice.equals(SweepChoice.AUTO) ? "" : choice.algorithm().label(),
+                choice.protocolLabel(),
                 wrong ? "wrong" : measured ? "ok" : result.missing(),
                 result.at(bytes).map(cell -> Double.toString(cell.micros())).orElse(""),
                 result.at(bytes).map(cell -> Double.toString(cell.busBw())).orElse(""),
@@ -222,7 +224,6 @@ final class SweepReport {
                 "backend", outcome.backend(),
                 "emulated", outcome.emulated(),
                 "rounds", outcome.rounds(),
-                "caution", outcome.caution(),
                 "about", about,
                 "choices", outcome.results().stream().map(SweepReport::choice).toList(),
                 "sizes", outcome.sizes().stream().map(this::size).toList()))
@@ -234,7 +235,7 @@ final class SweepReport {
         "choice", result.choice().name(),
         "state", result.state().label(),
         "reason", result.reason(),
-        "environment", result.choice().environment());
+        "arguments", result.choice().arguments());
   }
 
   private Object size(long bytes) {
@@ -251,6 +252,8 @@ final class SweepReport {
         number(outcome.cost(bytes)),
         "auto_cost_may_be_chance",
         outcome.costMayBeChance(bytes),
+        "auto_chose",
+        outcome.chosen() == null ? null : outcome.chosen(bytes).orElse(null),
         "times_us",
         times);
   }

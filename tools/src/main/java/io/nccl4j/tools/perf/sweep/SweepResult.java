@@ -74,7 +74,8 @@ record SweepResult(SweepChoice choice, State state, String reason, List<PerfRun>
                                 quickest.wrong(),
                                 quickest.latency(),
                                 quickest.micros(),
-                                cells.get(cells.size() / 2).micros())));
+                                cells.get(cells.size() / 2).micros(),
+                                quickest.algorithm())));
   }
 
   /** Returns the time of a size in microseconds, or NaN if it is missing or the data was wrong. */

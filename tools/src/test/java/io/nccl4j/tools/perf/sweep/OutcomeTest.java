@@ -4,44 +4,44 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.plugin.NcclProtocol;
+import io.nccl4j.tools.perf.Algorithm;
 import io.nccl4j.tools.perf.report.PerfRun;
 import io.nccl4j.tools.perf.sweep.SweepResult.State;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
 
 /** The best choice is the quickest with right data, and the automatic one is compared with it. */
 class OutcomeTest {
-  private static final SweepChoice RING = new SweepChoice(Algorithm.RING, Protocol.SIMPLE);
-  private static final SweepChoice TREE = new SweepChoice(Algorithm.TREE, Protocol.LL);
+  private static final SweepChoice RING = new SweepChoice(Algorithm.RING, NcclProtocol.SIMPLE);
+  private static final SweepChoice TREE = new SweepChoice(Algorithm.TREE, NcclProtocol.LL);
 
   /** Returns a run with sizes 8, 16 and so on. */
-  private static PerfRun run(String versions, long wrong, double... micros) {
+  private static PerfRun run(long wrong, double... micros) {
     return new PerfRun(
         "run",
         "all_reduce",
         false,
-        Map.of("versions", versions, "ranks", "2 in one process", "backend", "nccl"),
+        Map.of("ranks", "2 in one process", "backend", "nccl"),
         IntStream.range(0, micros.length)
             .mapToObj(
                 i ->
                     new PerfRun.Row(
                         8L << i,
                         "float sum",
-                        new PerfRun.Cell(micros[i], 1, wrong, null, micros[i], micros[i]),
+                        new PerfRun.Cell(micros[i], 1, wrong, null, micros[i], micros[i], null),
                         null))
             .toList());
   }
 
   private static SweepResult result(SweepChoice choice, double... micros) {
-    return new SweepResult(choice, State.MEASURED, "", List.of(run("nccl 2.30.7", 0, micros)));
+    return new SweepResult(choice, State.MEASURED, "", List.of(run(0, micros)));
   }
 
   private static Outcome outcome(SweepResult... results) {
-    return new Outcome("all_reduce", "nccl", 1, List.of(results));
+    return new Outcome("all_reduce", "nccl", 1, List.of(results), null);
   }
 
   @Test
@@ -58,8 +58,7 @@ class OutcomeTest {
   @Test
   void wrongDataIsNeverTheBest() {
     SweepResult wrong =
-        new SweepResult(
-            RING, State.WRONG, "some data was wrong", List.of(run("nccl 2.30.7", 4, 1, 1)));
+        new SweepResult(RING, State.WRONG, "some data was wrong", List.of(run(4, 1, 1)));
     Outcome outcome = outcome(result(SweepChoice.AUTO, 12, 12), wrong, result(TREE, 20, 10));
     assertEquals(TREE, outcome.best(8).orElseThrow().choice());
     assertTrue(outcome.wrong());
@@ -97,8 +96,7 @@ class OutcomeTest {
 
   @Test
   void choiceRefusedAtSomeSizesKeepsTheOthers() {
-    SweepResult half =
-        new SweepResult(TREE, State.REFUSED, "none", List.of(run("nccl 2.30.7", 0, 7)));
+    SweepResult half = new SweepResult(TREE, State.REFUSED, "none", List.of(run(0, 7)));
     Outcome outcome = outcome(result(SweepChoice.AUTO, 7, 7), result(RING, 9, 9), half);
     assertEquals(TREE, outcome.best(8).orElseThrow().choice());
     assertEquals(RING, outcome.best(16).orElseThrow().choice());
@@ -113,14 +111,5 @@ class OutcomeTest {
     assertFalse(outcome.measuredAnything());
     assertTrue(outcome.best(8).isEmpty());
     assertTrue(Double.isNaN(outcome.cost(8)));
-  }
-
-  @ParameterizedTest
-  @CsvSource({"2.18.3, true", "2.23.4, true", "2.24.3, false", "2.30.7, false", "3.0.0, false"})
-  void olderReleaseAddsCaution(String release, boolean may) {
-    PerfRun run = run("java 25, nccl " + release + ", nccl headers 2.30.7", 0, 1);
-    Outcome outcome = outcome(new SweepResult(SweepChoice.AUTO, State.MEASURED, "", List.of(run)));
-    assertEquals(may, outcome.caution().contains("NCCL " + release + " may silently replace"));
-    assertEquals(may, !outcome.caution().isEmpty());
   }
 }

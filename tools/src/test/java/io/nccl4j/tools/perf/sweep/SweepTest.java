@@ -136,29 +136,35 @@ class SweepTest {
             "size",
             "best",
             "auto costs",
+            "auto chose",
             "auto",
-            "Ring Simple",
-            "Ring LL",
-            "NVLS Simple",
-            "NVLS LL"),
+            "ring simple",
+            "ring ll",
+            "nvls simple",
+            "nvls ll"),
         table().get(0));
-    assertEquals(List.of("n/a", "n/a"), table().get(1).subList(6, 8));
+    assertEquals("TREE/LL/2", table().get(1).get(3));
+    assertEquals(List.of("n/a", "n/a"), table().get(1).subList(7, 9));
     Json json = Json.read(Files.readString(folder.resolve("a.json")));
     assertEquals("true", json.get("emulated").text().orElseThrow());
+    assertEquals(
+        "TREE/LL/2",
+        json.get("sizes").elements().getFirst().get("auto_chose").text().orElseThrow());
     Json nvls = json.get("choices").elements().get(3);
     assertEquals("n/a", nvls.get("state").text().orElseThrow());
     assertTrue(
-        nvls.get("reason").text().orElseThrow().contains("no algorithm/protocol for AllReduce"),
+        nvls.get("reason")
+            .text()
+            .orElseThrow()
+            .contains("NCCL cannot use nvls with simple for all_reduce of 1024 bytes"),
         nvls.get("reason").text()::toString);
     assertEquals(
-        "NVLS Simple",
-        nvls.get("environment").get("NCCL_ALGO").text().orElseThrow()
-            + " "
-            + nvls.get("environment").get("NCCL_PROTO").text().orElseThrow());
+        List.of("--algo", "nvls", "--proto", "simple"),
+        nvls.get("arguments").elements().stream().map(word -> word.text().orElseThrow()).toList());
     Visit visit =
         HeadlessBrowser.in(folder)
             .open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PAGE_SUMMARY);
-    String curves = "auto 2 | Ring Simple 2 | Ring LL 2";
+    String curves = "auto 2 | ring simple 2 | ring ll 2";
     String warning =
         "Measured on the emulated CUDA of nccl4j's tests, a test fixture in host memory: no time here is NCCL's or a GPU's.";
     assertEquals(
@@ -297,8 +303,8 @@ class SweepTest {
       textBlock =
           """
           nothing                               | (COLLECTIVE): 'nothing' is not one of all_reduce,
-          --algo star                           | expected one of [RING, TREE, DIRECT, NVLS,
-          --proto fast                          | expected one of [SIMPLE, LL128, LL]
+          --algo star                           | expected one of [AUTO, RING, TREE, DIRECT, NVLS,
+          --proto fast                          | expected one of [LL, LL128, SIMPLE]
           --limit 0                             | --limit is 0; it must be from 1 to 86400
           --rounds none                         | 'none' is not a whole number
           --html none/a.html                    | 'none/a.html' cannot be written: there is no folder
@@ -306,6 +312,9 @@ class SweepTest {
           --backend reference --proto ll        | the reference backend has no protocols to choose
           --backend reference --algo nvls       | --algo has nvls, which the reference backend does not have
           --backend nccl --algo direct          | --algo has direct, which the nccl backend does not have
+          --backend nccl --algo auto            | --algo has auto, which is always measured
+          alltoall                              | alltoall consists of sends and receives, for which there is no choice
+          --show-algorithm                      | --show-algorithm is not for a sweep
           all_gather --backend reference        | a choice of algorithms for all_reduce only, not for all_gather
           -J a.json                             | -J is not for a sweep
           -Ja.json                              | -J is not for a sweep
