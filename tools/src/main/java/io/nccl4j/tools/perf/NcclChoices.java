@@ -32,7 +32,7 @@ final class NcclChoices {
   private final Profiler profiler = this::report;
   private final Map<Long, String> byCall = new ConcurrentHashMap<>();
 
-  // Of the row that is measured; set and read by other threads while they enqueue.
+  // Of the row that is measured. Other threads read and set them while they enqueue.
   private volatile Algorithm algorithm = Algorithm.AUTO;
   private volatile NcclProtocol protocol;
   private volatile boolean asked;
@@ -89,7 +89,9 @@ final class NcclChoices {
                       forced(),
                       flags.collective.label(),
                       bytes,
-                      asked ? "it can use " + refused : "it asked no tuner"));
+                      asked
+                          ? "it can use " + refused
+                          : "it chooses nothing, as for a single rank"));
     }
     return reported;
   }

@@ -224,9 +224,11 @@ class ProcessTest {
   void choicesAreInJsonAndOnThePage() throws IOException, InterruptedException {
     Path json = folder.resolve("a.json");
     Path page = folder.resolve("a.html");
-    String arguments =
-        "all_reduce --backend nccl -g 2 -b 1K -e 1K -N 2 --show-algorithm --proto ll -J %s --html %s";
-    FinishedProgram ended = perf(StandIn.build(), arguments.formatted(json, page));
+    FinishedProgram ended =
+        perf(
+            StandIn.build(),
+            "all_reduce --backend nccl -g 2 -b 1K -e 1K -N 2 --show-algorithm --proto ll -J %s --html %s"
+                .formatted(json, page));
     assertEquals(0, ended.status(), ended.err());
     PerfRun run = PerfRun.read(json);
     assertEquals("TREE/LL/2", run.rows().getFirst().outOfPlace().algorithm());
@@ -255,7 +257,7 @@ class ProcessTest {
       textBlock =
           """
           2.30 | NCCL_TUNER_PLUGIN=/opt/p.so    | --algo ring      | a Tuner cannot be installed: NCCL_TUNER_PLUGIN already names /opt/p.so
-          2.30 | NCCL_TUNER_PLUGIN=/opt/p.so    | --proto ll       | a Tuner cannot be installed: NCCL_TUNER_PLUGIN already names /opt/p.so
+          2.30 | NCCL_TUNER_PLUGIN=/opt/p.so    | --algo auto      | a Tuner cannot be installed: NCCL_TUNER_PLUGIN already names /opt/p.so
           2.30 | NCCL_PROFILER_PLUGIN=/opt/p.so | --show-algorithm | a Profiler cannot be installed: NCCL_PROFILER_PLUGIN already names /opt/p.so
           2.18 | NONE=0                         | --algo ring      | a Tuner: needs NCCL 2.28.3 or later, found 2.18.1
           2.18 | NONE=0                         | --show-algorithm | a Profiler: needs NCCL 2.29.2 or later, found 2.18.1

@@ -115,7 +115,7 @@ public final class Sweep {
         backend.equals("nccl") ? chosen(process) : null);
   }
 
-  /** Asks NCCL what it chooses, in a process of its own: earlier releases do not report it. */
+  /** Asks NCCL what it chooses, in a process of its own, since NCCL before 2.29.2 does not say. */
   private SweepResult chosen(PerfProcess process) throws IOException {
     err.println("sweep: auto, to see what NCCL chooses ...");
     return process.run(

@@ -174,6 +174,19 @@ class SweepTest {
   }
 
   @Test
+  void sweepRunsWhereNcclCannotBeAskedWhatItChooses() throws IOException, InterruptedException {
+    Map<String, String> standIn = StandIn.build();
+    standIn.put("NCCL_PROFILER_PLUGIN", "/opt/plugin.so");
+    String arguments = "-g 2 -b 1K -e 1K -n 2 --rounds 1 --algo ring --proto ll";
+    assertEquals(Commands.OK, run(standIn, arguments), err::toString);
+    assertEquals("n/a", table().get(1).get(3));
+    assertTrue(
+        out.toString(StandardCharsets.UTF_8)
+            .contains("auto chose: failed: a Profiler cannot be installed"),
+        out::toString);
+  }
+
+  @Test
   void failedChoiceIsReportedAndOthersRun() throws IOException, InterruptedException {
     Map<String, String> standIn = StandIn.build();
     standIn.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
