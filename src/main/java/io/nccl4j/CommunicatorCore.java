@@ -327,11 +327,12 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       if (state != State.UNCONNECTED) {
         throw new CommunicatorAbortedException("connect", toString());
       }
+      FlightRecorder.checkSettings();
       driver.connect();
       if (size >= 0) {
         // A split without a color for this rank creates nothing to close.
         leak.watch(owner, toString());
-        log = FlightRecorder.open(identity, config.name(), rank, size, backend.name());
+        log = FlightRecorder.open(identity, config.name(), rank, size, backend.name(), device);
       }
     } catch (Throwable failure) {
       Statistics.failed(failure);
@@ -343,6 +344,10 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
         transitionTo(State.CONNECTED);
         return;
       }
+    }
+    if (log != null) {
+      // It has no records, and an abort may have come before it.
+      FlightRecorder.closed(log);
     }
     throw new CommunicatorAbortedException("connect", toString());
   }

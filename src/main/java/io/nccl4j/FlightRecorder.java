@@ -41,12 +41,14 @@ import org.jspecify.annotations.Nullable;
 @NullMarked
 public final class FlightRecorder {
   private static final int RECORDS = 2000;
-  private static final int MAX_RECORDS = 1_000_000;
+  private static final int MAX_RECORDS = 100_000;
   // Communicators that were aborted, of which the records are kept.
   private static final int KEPT = 8;
   private static final Duration WRITE_TIMEOUT = Duration.ofSeconds(5);
   private static final long REPEAT_NANOS = Duration.ofSeconds(10).toNanos();
   private static final int MAX_NAME = 200;
+  // The file names of dumps contain it, and each split or shrink makes it longer.
+  private static final int MAX_COMMUNICATOR = 100;
   // Positions in the header's list of operators.
   private static final int CREATED = 5;
   private static final int NO_OPERATOR = 6;
@@ -59,10 +61,25 @@ public final class FlightRecorder {
 
   private FlightRecorder() {}
 
-  private static @Nullable String setting(String property, String variable) {
-    String value = System.getProperty(property);
-    String text = value != null ? value : System.getenv(variable);
-    return text == null || text.isBlank() ? null : text.strip();
+  /** A setting: a system property, or an environment variable. */
+  private record Setting(String name, @Nullable String value) {
+    static Setting of(String property, String variable) {
+      String value = System.getProperty(property);
+      String text = value != null ? value : System.getenv(variable);
+      return new Setting(
+          value != null ? property : variable,
+          text == null || text.isBlank() ? null : text.strip());
+    }
+
+    IllegalArgumentException invalid(String rule) {
+      return new IllegalArgumentException(name + " is '" + value + "'; it must be " + rule);
+    }
+  }
+
+  /** Throws if a setting is invalid. Called before a communicator is connected. */
+  static void checkSettings() {
+    records();
+    frames();
   }
 
   /**
@@ -74,7 +91,7 @@ public final class FlightRecorder {
    * @param folder the folder, which is created if it does not exist; ranks of other processes may
    *     write to it, too. Existing files of the same ranks are replaced
    * @return the files for {@code torchfrtrace}
-   * @throws IOException if a file cannot be written
+   * @throws IOException if a file cannot be written; the files of other ranks are written
    */
   public static List<Path> dump(Path folder) throws IOException {
     Objects.requireNonNull(folder, "folder");
@@ -92,8 +109,19 @@ public final class FlightRecorder {
   private static List<Path> write(List<OperationLog> logs, Path folder) throws IOException {
     Files.createDirectories(folder);
     List<Path> files = new ArrayList<>();
+    IOException failed = null;
     for (OperationLog log : logs) {
-      files.add(Dump.write(Dump.of(log), folder));
+      try {
+        files.add(Dump.write(Dump.of(log), folder));
+      } catch (IOException e) {
+        if (failed != null) {
+          e.addSuppressed(failed);
+        }
+        failed = e;
+      }
+    }
+    if (failed != null) {
+      throw failed;
     }
     return files;
   }
@@ -104,19 +132,21 @@ public final class FlightRecorder {
    * @param communicator the identity of the communicator, the same on all ranks
    * @param name its name, or an empty string
    * @param backend the name of the backend
+   * @param device the number of the device
    */
   static @Nullable OperationLog open(
-      String communicator, String name, int rank, int size, String backend) {
+      String communicator, String name, int rank, int size, String backend, int device) {
     int records = records();
     if (records == 0) {
       return null;
     }
     String label = name.replaceAll("\\R", " ");
     Map<String, String> about = new LinkedHashMap<>();
-    about.put("communicator", communicator);
+    about.put("communicator", shortened(communicator));
     about.put("name", label.substring(0, Math.min(label.length(), MAX_NAME)));
     about.put("rank", Integer.toString(rank));
     about.put("size", Integer.toString(size));
+    about.put("device", Integer.toString(device));
     about.put("backend", backend);
     about.put("version", LibraryVersion.current());
     about.put("host", host());
@@ -124,24 +154,36 @@ public final class FlightRecorder {
     about.put("operations", names(Operation.values()));
     about.put("types", names(DataType.values()));
     about.put("operators", "sum,prod,max,min,avg,premulsum,none");
-    boolean frames = "1".equals(setting("io.nccl4j.flight.frames", "NCCL4J_FLIGHT_FRAMES"));
-    OperationLog log = OperationLog.create(about, records, frames);
+    OperationLog log = OperationLog.create(about, records, frames());
     OPEN.add(log);
     return log;
   }
 
+  /** Returns the identity, of which the end is replaced by its hash if it is long. */
+  private static String shortened(String communicator) {
+    return communicator.length() <= MAX_COMMUNICATOR
+        ? communicator
+        : communicator.substring(0, MAX_COMMUNICATOR - 2 * Integer.BYTES - 1)
+            + "-%08x".formatted(communicator.hashCode());
+  }
+
   private static int records() {
-    String text = setting("io.nccl4j.flight.records", "NCCL4J_FLIGHT_RECORDS");
-    try {
-      return text == null
-          ? RECORDS
-          : Arguments.inRange(Integer.parseInt(text), "NCCL4J_FLIGHT_RECORDS", 0, MAX_RECORDS);
-    } catch (NumberFormatException e) {
-      throw new IllegalArgumentException(
-          "NCCL4J_FLIGHT_RECORDS is '%s'; it must be a number from 0 to %d"
-              .formatted(text, MAX_RECORDS),
-          e);
+    Setting setting = Setting.of("io.nccl4j.flight.records", "NCCL4J_FLIGHT_RECORDS");
+    if (setting.value == null) {
+      return RECORDS;
     }
+    if (!setting.value.matches("\\d{1,6}") || Integer.parseInt(setting.value) > MAX_RECORDS) {
+      throw setting.invalid("a number from 0 to " + MAX_RECORDS);
+    }
+    return Integer.parseInt(setting.value);
+  }
+
+  private static boolean frames() {
+    Setting setting = Setting.of("io.nccl4j.flight.frames", "NCCL4J_FLIGHT_FRAMES");
+    if (setting.value != null && !setting.value.matches("[01]")) {
+      throw setting.invalid("0 or 1");
+    }
+    return "1".equals(setting.value);
   }
 
   private static String host() {
@@ -193,7 +235,7 @@ public final class FlightRecorder {
    * caused the failure. If that was done less than 10 s ago, writes this log alone.
    */
   static void failed(OperationLog log) {
-    String folder = setting("io.nccl4j.flight.dir", "NCCL4J_FLIGHT_DIR");
+    String folder = Setting.of("io.nccl4j.flight.dir", "NCCL4J_FLIGHT_DIR").value;
     if (folder == null) {
       return;
     }

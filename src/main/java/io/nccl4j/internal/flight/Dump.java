@@ -27,21 +27,28 @@ public final class Dump {
 
   private final Map<String, String> about;
   private final List<OperationLog.Entry> entries;
+  private final String communicator;
+  private final String label;
   private final String[] operations;
   private final String[] types;
   private final String[] operators;
   private final long rank;
   private final long size;
+  // How many records newer ones have replaced.
+  private final long overwritten;
   private final Map<String, Object> groups = new LinkedHashMap<>();
 
   private Dump(OperationLog log) {
     about = log.about();
     entries = log.entries();
+    communicator = about.getOrDefault("communicator", "");
+    label = about.getOrDefault("name", "");
     operations = about.getOrDefault("operations", "").split(",");
     types = about.getOrDefault("types", "").split(",");
     operators = about.getOrDefault("operators", "").split(",");
     rank = Long.parseLong(about.getOrDefault("rank", "-1"));
     size = Long.parseLong(about.getOrDefault("size", "-1"));
+    overwritten = entries.isEmpty() ? 0 : Math.max(0, entries.getLast().record() - log.capacity());
   }
 
   /** Returns the content of a log. */
@@ -67,11 +74,16 @@ public final class Dump {
 
   private static Path replace(Path file, byte[] content) throws IOException {
     Path temporary = file.resolveSibling(UUID.randomUUID() + ".tmp");
-    // An interrupt of the thread does not end this write.
-    try (OutputStream out = new FileOutputStream(temporary.toFile())) {
-      out.write(content);
+    try {
+      // An interrupt of the thread does not end this write.
+      try (OutputStream out = new FileOutputStream(temporary.toFile())) {
+        out.write(content);
+      }
+      return Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
+    } finally {
+      // What a failure has left, such as a disk that is full.
+      Files.deleteIfExists(temporary);
     }
-    return Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
   }
 
   private static Map<String, Object> map(Object... pairs) {
@@ -84,7 +96,7 @@ public final class Dump {
 
   private Map<String, Object> tree() {
     // Also without entries, so that its rank is known.
-    group(about.get("communicator"), LongStream.range(0, size).boxed().toList());
+    group(communicator, LongStream.range(0, size).boxed().toList());
     List<Map<String, Object>> list = entries.stream().map(this::entry).toList();
     Map<String, Object> own = new LinkedHashMap<>();
     for (String name : List.of("communicator", "name", "backend", "version", "host", "process")) {
@@ -94,6 +106,9 @@ public final class Dump {
     }
     own.put("rank", rank);
     own.put("size", size);
+    own.put("device", Long.parseLong(about.getOrDefault("device", "-1")));
+    own.put("written_ns", OperationLog.now());
+    own.put("overwritten", overwritten);
     return map(
         "version", VERSION,
         "comm_lib_version", about.get("version"),
@@ -121,8 +136,7 @@ public final class Dump {
   }
 
   private String group(String name, List<Long> ranks) {
-    groups.putIfAbsent(
-        name, map("name", name, "desc", about.get("name"), "ranks", ranks.toString()));
+    groups.putIfAbsent(name, map("name", name, "desc", label, "ranks", ranks.toString()));
     return name;
   }
 
@@ -131,16 +145,18 @@ public final class Dump {
     String type = name(types, entry.kind() >> 8 & 0xff);
     String operator = name(operators, entry.kind() >> 16 & 0xff);
     boolean message = entry.message() != 0;
-    String group = about.get("communicator");
+    String group = communicator;
     String profilingName = "nccl:" + operation;
     if (message) {
       boolean sends = operation.equals("send");
       long from = sends ? rank : entry.peer();
       long to = sends ? entry.peer() : rank;
       group =
-          group(
-              group + "/" + from + "->" + to,
-              from == to ? List.of(from) : List.of(Math.min(from, to), Math.max(from, to)));
+          from == to
+              // Alone in its group, since torchfrtrace would take both for one coalesced operation.
+              ? group(group + "/" + from + (sends ? "->" : "<-") + to, List.of(from))
+              : group(
+                  group + "/" + from + "->" + to, List.of(Math.min(from, to), Math.max(from, to)));
       // Positions among the sorted ranks of the group.
       int sender = from > to ? 1 : 0;
       int receiver = from < to ? 1 : 0;
@@ -150,10 +166,11 @@ public final class Dump {
     return map(
         "frames", entry.frames().stream().map(Dump::frame).toList(),
         // torchfrtrace drops what is older than any rank's oldest record. Ranks send and receive
-        // different numbers of messages, so their own numbers of records would not compare.
-        "record_id", entry.collectives(),
+        // different numbers of messages, so their own numbers of records would not compare: the
+        // number of collectives before this operation.
+        "record_id", message ? entry.collectives() : entry.collectives() - 1,
         "pg_id", 0L,
-        "process_group", List.of(group, about.get("name")),
+        "process_group", List.of(group, label),
         "thread_id", Long.toString(entry.thread()),
         "collective_seq_id", message ? entry.message() : entry.collectives(),
         "p2p_seq_id", entry.message(),

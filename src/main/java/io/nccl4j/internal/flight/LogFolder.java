@@ -5,45 +5,52 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.channels.FileChannel;
-import java.nio.file.DirectoryNotEmptyException;
+import java.nio.channels.FileLock;
+import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
+import java.nio.file.NotDirectoryException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
-import java.util.Comparator;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
 /**
- * Where the logs of this host's processes are: {@code nccl4j-flight-USER} in {@code /dev/shm}, or
- * in the temporary directory if there is no room, with a folder {@code PID-RANDOM} for each
- * process. Memory, because a page of a file on a disk can be slow to write. All of it belongs to
- * this user alone.
+ * Where the logs of this host's processes are: {@code /dev/shm/nccl4j-flight-USER}, with a folder
+ * {@code PID-RANDOM} for each process. Never on a disk or a network file system, which could delay
+ * the program's calls. All of it belongs to this user alone.
+ *
+ * <p>A process holds a lock in its folder until it ends: containers that share {@code /dev/shm}
+ * need not see each other's process numbers, and each may have a process 1.
  *
  * <p>An orderly end deletes the files. The folders of the last {@value #KEPT} processes that ended
- * otherwise stay; a process deletes older ones before it creates its first file.
+ * otherwise stay, as long as there is room for the logs of others.
  */
 public final class LogFolder {
   private static final int KEPT = 32;
   // Left for others, such as NCCL's own shared memory.
   private static final long RESERVED_BYTES = 32L << 20;
   private static final Path MEMORY = Path.of("/dev/shm");
+  private static final String FOLDERS = "[0-9]*-[0-9]*";
+  private static final String LOGS = "log-*";
+  private static final String LOCK = "lock";
   private static final Set<PosixFilePermission> PRIVATE =
       PosixFilePermissions.fromString("rwx------");
   private static final FileAttribute<Set<PosixFilePermission>> PRIVATE_FOLDER =
       PosixFilePermissions.asFileAttribute(PRIVATE);
 
-  // Guarded by this class.
+  // Guarded by this class. The folder, while this process has a log, and its lock.
   private static Path folder;
-  private static boolean swept;
+  private static FileChannel lock;
   private static int files;
 
   private LogFolder() {}
@@ -53,28 +60,43 @@ public final class LogFolder {
 
   /** Returns a new file of zeros and its mapping, or null if there can be none. */
   static synchronized Mapped create(long bytes) {
-    for (Path base : bases()) {
-      try {
-        // 0 if there is no such folder.
-        if (base.getParent().toFile().getUsableSpace() > RESERVED_BYTES + bytes) {
-          return create(base, bytes);
-        }
-      } catch (IOException | RuntimeException e) {
-        Loggers.of(LogFolder.class).debug("no log of operations in {}", base, e);
+    try {
+      Path base = base();
+      if (folder == null || !hasRoom(bytes)) {
+        makePrivate(base);
+        sweep(base, bytes);
       }
+      if (!hasRoom(bytes)) {
+        throw new IOException(
+            "%s would have less than %d MiB left".formatted(MEMORY, RESERVED_BYTES >> 20));
+      }
+      if (folder == null) {
+        openFolder(base);
+      }
+      return map(bytes);
+    } catch (IOException | RuntimeException e) {
+      Loggers.of(LogFolder.class)
+          .info("the records of operations are not in a file, and would not survive a crash", e);
+      return null;
     }
-    return null;
   }
 
-  private static Mapped create(Path base, long bytes) throws IOException {
-    if (folder == null || !base.equals(folder.getParent())) {
-      makePrivate(base);
-      if (!swept) {
-        swept = true;
-        sweep(base);
-      }
-      folder = Files.createTempDirectory(base, ProcessHandle.current().pid() + "-", PRIVATE_FOLDER);
-    }
+  private static boolean hasRoom(long bytes) {
+    // 0 if there is no such folder.
+    return MEMORY.toFile().getUsableSpace() > RESERVED_BYTES + bytes;
+  }
+
+  private static void openFolder(Path base) throws IOException {
+    Path created =
+        Files.createTempDirectory(base, ProcessHandle.current().pid() + "-", PRIVATE_FOLDER);
+    lock =
+        FileChannel.open(
+            created.resolve(LOCK), StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
+    lock.lock();
+    folder = created;
+  }
+
+  private static Mapped map(long bytes) throws IOException {
     Path file = folder.resolve("log-" + ++files);
     try {
       // Allocates all pages now: a page that is unavailable later would fail the program's call.
@@ -90,19 +112,12 @@ public final class LogFolder {
     }
   }
 
-  /** Returns the folders in which processes have theirs, the preferred one first. */
-  private static List<Path> bases() {
-    String name = "nccl4j-flight-" + user();
-    return List.of(
-        MEMORY.resolve(name), Path.of(System.getProperty("java.io.tmpdir")).resolve(name));
+  private static Path base() throws IOException {
+    return MEMORY.resolve("nccl4j-flight-" + user());
   }
 
-  private static Object user() {
-    try {
-      return Files.getAttribute(Path.of("/proc/self"), "unix:uid");
-    } catch (IOException | RuntimeException e) {
-      return System.getProperty("user.name");
-    }
+  private static Object user() throws IOException {
+    return Files.getAttribute(Path.of("/proc/self"), "unix:uid");
   }
 
   /** Creates the folder, or throws if it exists and another user can use it. */
@@ -110,47 +125,80 @@ public final class LogFolder {
     try {
       Files.createDirectory(base, PRIVATE_FOLDER);
     } catch (FileAlreadyExistsException e) {
-      Map<String, Object> found =
-          Files.readAttributes(base, "unix:uid,isDirectory,permissions", LinkOption.NOFOLLOW_LINKS);
-      if (!found.get("isDirectory").equals(true)
-          || !found.get("uid").equals(user())
-          || !found.get("permissions").equals(PRIVATE)) {
-        throw new IOException(base + " is not a private folder of this user", e);
+      checkPrivate(base);
+    }
+  }
+
+  private static void checkPrivate(Path base) throws IOException {
+    Map<String, Object> found =
+        Files.readAttributes(base, "unix:uid,isDirectory,permissions", LinkOption.NOFOLLOW_LINKS);
+    if (!found.get("isDirectory").equals(true)
+        || !found.get("uid").equals(user())
+        || !found.get("permissions").equals(PRIVATE)) {
+      throw new IOException(base + " is not a private folder of this user");
+    }
+  }
+
+  /** Deletes the oldest folders of processes that have ended: too many, or until there is room. */
+  static void sweep(Path base, long bytes) throws IOException {
+    Map<Path, Long> times = new HashMap<>();
+    for (Path each : list(base, FOLDERS)) {
+      if (!running(each)) {
+        times.put(each, each.toFile().lastModified());
+      }
+    }
+    List<Path> oldest =
+        times.entrySet().stream()
+            .sorted(Map.Entry.comparingByValue())
+            .map(Map.Entry::getKey)
+            .toList();
+    int surplus = oldest.size() - KEPT;
+    for (int i = 0; i < oldest.size() && (i < surplus || !hasRoom(bytes)); i++) {
+      try {
+        deleteFolder(oldest.get(i));
+      } catch (IOException e) {
+        Loggers.of(LogFolder.class).warn("{} cannot be deleted", oldest.get(i), e);
       }
     }
   }
 
-  private static void sweep(Path base) throws IOException {
-    List<Path> ended = new ArrayList<>();
-    try (DirectoryStream<Path> folders = Files.newDirectoryStream(base)) {
-      for (Path each : folders) {
-        if (!running(each)) {
-          ended.add(each);
-        }
-      }
+  /** Deletes a process's folder; another process may be doing the same. */
+  private static void deleteFolder(Path each) throws IOException {
+    for (Path file : list(each, "*")) {
+      Files.deleteIfExists(file);
     }
-    ended.sort(Comparator.comparingLong((Path each) -> each.toFile().lastModified()).reversed());
-    for (Path each : ended.stream().skip(KEPT).toList()) {
-      try (DirectoryStream<Path> logs = Files.newDirectoryStream(each)) {
-        for (Path log : logs) {
-          Files.deleteIfExists(log);
-        }
-      } catch (NoSuchFileException e) {
-        // Another process deletes it, too.
-        continue;
-      }
-      Files.deleteIfExists(each);
-    }
+    Files.deleteIfExists(each);
   }
 
-  /** Returns whether a folder's process is running; false for what is not such a folder. */
-  private static boolean running(Path each) {
-    String name = each.getFileName().toString();
-    try {
-      long pid = Long.parseLong(name.substring(0, Math.max(0, name.indexOf('-'))));
-      return ProcessHandle.of(pid).isPresent();
-    } catch (NumberFormatException e) {
-      return false;
+  /** Returns what a folder has; nothing if it has just been deleted, or is a link. */
+  private static List<Path> list(Path each, String pattern) throws IOException {
+    List<Path> found = new ArrayList<>();
+    if (Files.isDirectory(each, LinkOption.NOFOLLOW_LINKS)) {
+      try (DirectoryStream<Path> content = Files.newDirectoryStream(each, pattern)) {
+        content.forEach(found::add);
+      } catch (NoSuchFileException | NotDirectoryException e) {
+        return List.of();
+      }
+    }
+    return found;
+  }
+
+  /** Returns whether the process of a log is running. */
+  public static boolean runs(Path log) {
+    return running(log.getParent());
+  }
+
+  private static synchronized boolean running(Path each) {
+    if (each.equals(folder)) {
+      return true;
+    }
+    try (FileChannel channel = FileChannel.open(each.resolve(LOCK), StandardOpenOption.WRITE);
+        FileLock free = channel.tryLock()) {
+      return free == null;
+    } catch (OverlappingFileLockException e) {
+      return true; // another class loader of this process
+    } catch (IOException e) {
+      return false; // deleted by its process, or not a process's folder
     }
   }
 
@@ -158,37 +206,32 @@ public final class LogFolder {
   static synchronized void delete(Path file) {
     try {
       Files.deleteIfExists(file);
-      Files.deleteIfExists(file.getParent());
-      if (file.getParent().equals(folder)) {
+      if (folder != null && list(folder, LOGS).isEmpty()) {
+        lock.close();
+        deleteFolder(folder);
         folder = null;
       }
-    } catch (DirectoryNotEmptyException e) {
-      // There are more files.
     } catch (IOException e) {
       Loggers.of(LogFolder.class).warn("{} cannot be deleted", file, e);
     }
   }
 
-  /** Returns the logs of all processes of this user on this host, running or not. */
+  /**
+   * Returns the logs of all processes of this user on this host, running or not.
+   *
+   * @throws IOException if they cannot be listed, or another user may have written them
+   */
   public static List<Path> logsOfThisHost() throws IOException {
-    List<Path> logs = new ArrayList<>();
-    for (Path base : bases()) {
-      if (Files.isDirectory(base)) {
-        try (DirectoryStream<Path> folders = Files.newDirectoryStream(base)) {
-          for (Path each : folders) {
-            addLogs(each, logs);
-          }
-        }
-      }
-    }
-    return logs;
+    Path base = base();
+    return Files.exists(base, LinkOption.NOFOLLOW_LINKS) ? logsIn(base) : List.of();
   }
 
-  private static void addLogs(Path folder, List<Path> logs) throws IOException {
-    try (DirectoryStream<Path> files = Files.newDirectoryStream(folder, "log-*")) {
-      files.forEach(logs::add);
-    } catch (NoSuchFileException e) {
-      // The process has ended in the meantime.
+  static List<Path> logsIn(Path base) throws IOException {
+    checkPrivate(base);
+    List<Path> logs = new ArrayList<>();
+    for (Path each : list(base, FOLDERS)) {
+      logs.addAll(list(each, LOGS));
     }
+    return logs;
   }
 }

@@ -96,7 +96,7 @@ public final class OperationLog {
   /**
    * Creates an empty log, in a mapped file if one can be created, else in this process's memory.
    *
-   * @param about what is known about the rank; values without line breaks
+   * @param about what is known about the rank, at most 4,064 bytes; values without line breaks
    * @param capacity the number of records
    * @param withFrames whether the frames of the callers are kept, in this process's memory
    */
@@ -121,13 +121,20 @@ public final class OperationLog {
             .map(each -> each.getKey() + "=" + each.getValue())
             .collect(Collectors.joining("\n"))
             .getBytes(StandardCharsets.UTF_8);
-    int length = Math.min(text.length, HEADER - TEXT);
-    Instant now = Instant.now();
+    if (text.length > HEADER - TEXT) {
+      throw new IllegalArgumentException("the text has " + text.length + " bytes");
+    }
     memory.set(LONG, 8, capacity);
-    memory.set(LONG, 16, now.getEpochSecond() * 1_000_000_000 + now.getNano());
-    memory.set(LONG, 24, length);
-    MemorySegment.copy(text, 0, memory, ValueLayout.JAVA_BYTE, TEXT, length);
+    memory.set(LONG, 16, now());
+    memory.set(LONG, 24, text.length);
+    MemorySegment.copy(text, 0, memory, ValueLayout.JAVA_BYTE, TEXT, text.length);
     SHARED.setRelease(memory, 0L, MAGIC);
+  }
+
+  /** Returns the time, in nanoseconds since 1970. */
+  static long now() {
+    Instant now = Instant.now();
+    return now.getEpochSecond() * 1_000_000_000 + now.getNano();
   }
 
   /** Packs the positions of an operation, a type and an operator in the lists of the header. */
@@ -214,9 +221,11 @@ public final class OperationLog {
       if (size >= HEADER) {
         MemorySegment memory = channel.map(FileChannel.MapMode.READ_ONLY, 0, size, Arena.ofAuto());
         long capacity = memory.get(LONG, 8);
+        long text = memory.get(LONG, 24);
         if ((long) SHARED.getAcquire(memory, 0L) == MAGIC
             && capacity == (size - HEADER) / RECORD
-            && memory.get(LONG, 24) <= HEADER - TEXT) {
+            && 0 <= text
+            && text <= HEADER - TEXT) {
           return new OperationLog(memory, capacity, file, false);
         }
       }
@@ -230,7 +239,14 @@ public final class OperationLog {
     return new String(text, StandardCharsets.UTF_8)
         .lines()
         .map(line -> line.split("=", 2))
-        .collect(Collectors.toMap(pair -> pair[0], pair -> pair.length < 2 ? "" : pair[1]));
+        .collect(
+            Collectors.toMap(
+                pair -> pair[0], pair -> pair.length < 2 ? "" : pair[1], (first, _) -> first));
+  }
+
+  /** Returns how many records it can have. */
+  long capacity() {
+    return capacity;
   }
 
   /** Returns the valid records in the order of the calls. */

@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.internal.flight.OperationLog.Entry;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -16,8 +18,11 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** The ring of records, in this process and as another one reads it. */
 class OperationLogTest {
@@ -129,6 +134,58 @@ class OperationLogTest {
   }
 
   @Test
+  void dumpTellsWhatWasOverwritten() {
+    OperationLog log = create();
+    for (int number = 1; number <= 6; number++) {
+      gather(log, number);
+    }
+    assertEquals(2L, ((Map<?, ?>) Dump.of(log).get("nccl4j")).get("overwritten"));
+    log.deleteFile();
+  }
+
+  @Test
+  void recordIdsCountCollectivesBeforeTheCall() {
+    OperationLog log = create();
+    log.add(OperationLog.kind(1, 0, 1), 0, 0, 1, 5, 7);
+    gather(log, 1);
+    log.add(OperationLog.kind(1, 0, 1), 0, 1, 2, 5, 7);
+    gather(log, 2);
+    // A rank that begins with a send and one that begins with a collective have the same first.
+    assertEquals(
+        List.of(0L, 0L, 1L, 1L),
+        ((List<?>) Dump.of(log).get("entries"))
+            .stream().map(entry -> ((Map<?, ?>) entry).get("record_id")).toList());
+    log.deleteFile();
+  }
+
+  @Test
+  void messagesToItselfAreAloneInTheirGroups() {
+    OperationLog log = create();
+    log.add(OperationLog.kind(1, 0, 1), 2, 0, 1, 5, 7);
+    // The name of the operation is unknown, so it is not a send.
+    log.add(OperationLog.kind(9, 0, 1), 2, 0, 1, 5, 7);
+    assertEquals(
+        List.of(communicator + "/2->2", communicator + "/2<-2"),
+        ((List<?>) Dump.of(log).get("entries"))
+            .stream()
+                .map(entry -> ((List<?>) ((Map<?, ?>) entry).get("process_group")).getFirst())
+                .toList());
+    log.deleteFile();
+  }
+
+  @Test
+  void failedWriteLeavesNothing() throws IOException {
+    OperationLog log = create();
+    Path taken = folder.resolve(communicator + "_rank_2.json");
+    Files.createDirectories(taken.resolve("content"));
+    assertThrows(IOException.class, () -> Dump.write(Dump.of(log), folder));
+    try (Stream<Path> files = Files.list(folder)) {
+      assertEquals(List.of(taken), files.toList());
+    }
+    log.deleteFile();
+  }
+
+  @Test
   void framesOfCallersAreKeptIfAsked() {
     OperationLog log = OperationLog.create(Map.of("communicator", communicator), CAPACITY, true);
     gather(log, 1);
@@ -144,6 +201,36 @@ class OperationLogTest {
     Path file = Files.write(folder.resolve("log-1"), new byte[8192]);
     IOException refused = assertThrows(IOException.class, () -> OperationLog.open(file));
     assertTrue(refused.getMessage().startsWith(file + " is not a log"), refused.getMessage());
+  }
+
+  @ParameterizedTest(name = "{0}: {1}")
+  @CsvSource({
+    "0, 1", // magic
+    "8, -1",
+    "8, 5", // records
+    "8, 9223372036854775807",
+    "24, -1", // length of the text
+    "24, 4065",
+    "24, 9223372036854775807"
+  })
+  void damagedHeaderIsRefused(int position, long value) throws IOException {
+    OperationLog log = create();
+    byte[] content = Files.readAllBytes(fileOf());
+    log.deleteFile();
+    ByteBuffer.wrap(content).order(ByteOrder.nativeOrder()).putLong(position, value);
+    Path file = Files.write(folder.resolve("log-1"), content);
+    assertThrows(IOException.class, () -> OperationLog.open(file));
+  }
+
+  @Test
+  void truncatedFileIsRefused() throws IOException {
+    OperationLog log = create();
+    byte[] content = Files.readAllBytes(fileOf());
+    log.deleteFile();
+    for (int length : new int[] {0, 8, 4095, 4096, content.length - 72, content.length - 1}) {
+      Path file = Files.write(folder.resolve("log-1"), Arrays.copyOf(content, length));
+      assertThrows(IOException.class, () -> OperationLog.open(file), "length " + length);
+    }
   }
 
   @Test
