@@ -1,7 +1,11 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.jmx.ManagementBean;
+import io.nccl4j.internal.util.Arguments;
+import java.io.IOException;
+import java.nio.file.Path;
 import java.util.Collections;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
@@ -179,5 +183,14 @@ final class Statistics implements StatisticsMXBean {
   @Override
   public long getFailures() {
     return FAILURES.sum();
+  }
+
+  @Override
+  public List<String> dumpOperations(String folder) throws IOException {
+    Path path = Arguments.path(folder, "folder");
+    if (!path.isAbsolute()) {
+      throw new IllegalArgumentException("folder is '" + folder + "'; it must be an absolute path");
+    }
+    return FlightRecorder.dump(path).stream().map(Path::toString).toList();
   }
 }

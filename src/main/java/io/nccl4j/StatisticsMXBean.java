@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import java.io.IOException;
+import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.NullMarked;
 
@@ -10,8 +12,8 @@ import org.jspecify.annotations.NullMarked;
  * java.management} has none; {@code --add-modules java.management} adds it.
  *
  * <p>The counters start with the process and never decrease, except that operations and bytes of a
- * communicator are lost if it is garbage-collected without having been closed. Reading makes no
- * native call.
+ * communicator are lost if it is garbage-collected without having been closed. Reading and dumping
+ * make no native call, so both work while a job hangs.
  */
 @NullMarked
 public interface StatisticsMXBean {
@@ -84,4 +86,14 @@ public interface StatisticsMXBean {
 
   /** {@return the number of other {@link NcclException}s and {@link CudaException}s of these} */
   long getFailures();
+
+  /**
+   * Writes the last operations of this process's ranks, as {@link FlightRecorder#dump}.
+   *
+   * @param folder the absolute path of a folder on this host, which is created if it does not exist
+   * @return the files for PyTorch's {@code torchfrtrace}
+   * @throws IOException if a file cannot be written
+   * @throws IllegalArgumentException if the path is not absolute
+   */
+  List<String> dumpOperations(String folder) throws IOException;
 }

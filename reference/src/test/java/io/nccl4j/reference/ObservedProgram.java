@@ -14,8 +14,11 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.StatisticsMXBean;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.util.Deadline;
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import javax.management.JMException;
@@ -66,6 +69,23 @@ public final class ObservedProgram {
           statistics.getFailures());
     }
 
+    void dump() throws IOException {
+      Path folder = Files.createTempDirectory("nccl4j-dumps-");
+      List<String> dumps = statistics.dumpOperations(folder.toString());
+      for (String file : dumps.stream().sorted().toList()) {
+        System.out.println("dump" + file.replaceFirst(".*/nccl4j_[0-9a-f]+", ""));
+        Files.delete(Path.of(file));
+        Files.delete(Path.of(file.replace("/nccl4j_", "/") + ".json"));
+      }
+      Files.delete(folder);
+      try {
+        statistics.dumpOperations("dumps");
+        System.out.println("a relative path was accepted");
+      } catch (IllegalArgumentException e) {
+        System.out.println(e.getMessage());
+      }
+    }
+
     private static void print(String key, StatisticsMXBean.CommunicatorStatistics one) {
       if (!key.equals(one.communicator() + " rank " + one.rank())) {
         throw new IllegalStateException(key + " is the key of " + one);
@@ -103,7 +123,7 @@ public final class ObservedProgram {
     }
   }
 
-  private static void run(Backend backend, Agent agent) {
+  private static void run(Backend backend, Agent agent) throws IOException {
     CommunicatorConfig config = CommunicatorConfig.defaults().withName("train");
     try (CommunicatorList comms = backend.newCommunicators(new int[] {0, 1}, config);
         Stream first = comms.get(0).newStream();
@@ -134,6 +154,9 @@ public final class ObservedProgram {
       synchronize(first, second);
       Buffer wrapped = Buffer.ofHostSegment(Arena.ofAuto().allocate(4), DataType.INT32, 1);
       print(agent);
+      if (agent != null) {
+        agent.dump();
+      }
       wrapped.close();
       graphs.forEach(Graph::close);
 

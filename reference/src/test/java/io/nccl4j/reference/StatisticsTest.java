@@ -40,6 +40,9 @@ class StatisticsTest {
         train: rank 1 of 2, DEVICE device 1, connected, 4 operations of 56 bytes
         2 communicators, 2 streams, 2 graphs, 2 buffers of 32 bytes
         8 operations of 112 bytes, 4 waits, short, 0 time-outs, 0 failures
+        dump_rank_0
+        dump_rank_1
+        folder is 'dumps'; it must be an absolute path
         late
         failed
         0 communicators, 0 streams, 0 graphs, 0 buffers of 0 bytes
