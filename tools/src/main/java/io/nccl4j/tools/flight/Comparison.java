@@ -2,50 +2,61 @@ package io.nccl4j.tools.flight;
 
 import io.nccl4j.tools.flight.Finding.Kind;
 import io.nccl4j.tools.flight.RankLog.Call;
+import io.nccl4j.tools.flight.RankLog.Worker;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.Comparator;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Set;
 import java.util.SortedMap;
+import java.util.SortedSet;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
-import java.util.stream.Stream;
 
 /**
  * Compares the ranks of one communicator. Ranks that differ at a collective are compared no
  * further: which of their later calls belong together is not known.
  *
  * @param logs the logs by rank
+ * @param workers all logs, also of other communicators, by where their ranks run
  * @param findings the differences, in the order in which they occurred
  */
-record Comparison(SortedMap<Integer, RankLog> logs, List<Finding> findings) {
+record Comparison(
+    SortedMap<Integer, RankLog> logs, Map<Worker, List<RankLog>> workers, List<Finding> findings) {
   // How far apart the calls of ranks with another order may be.
   private static final int ORDER_WINDOW = 16;
+  // How many ranks a finding lists with their processes.
+  private static final int MAX_LISTED = 4;
+  private static final double NANOS_PER_SECOND = 1e9;
+  private static final SortedMap<Long, Call> NONE = Collections.emptySortedMap();
 
-  /** Compares the logs of a communicator, of at least one rank. */
-  static Comparison of(Collection<RankLog> ofCommunicator) {
-    SortedMap<Integer, RankLog> logs = new TreeMap<>();
-    ofCommunicator.forEach(log -> logs.put(log.rank(), log));
-    Comparison comparison = new Comparison(logs, new ArrayList<>());
+  /** Compares the ranks of each communicator; returns the last used communicator first. */
+  static List<Comparison> all(Collection<Map<Integer, RankLog>> communicators) {
+    Map<Worker, List<RankLog>> workers =
+        communicators.stream()
+            .flatMap(ranks -> ranks.values().stream())
+            .collect(Collectors.groupingBy(RankLog::worker));
+    return communicators.stream()
+        .map(ranks -> of(ranks, workers))
+        .sorted(Comparator.comparingLong(Comparison::lastCall).reversed())
+        .toList();
+  }
+
+  private static Comparison of(Map<Integer, RankLog> ranks, Map<Worker, List<RankLog>> workers) {
+    Comparison comparison = new Comparison(new TreeMap<>(ranks), workers, new ArrayList<>());
     comparison.findMissing();
     comparison.compareCollectives();
     comparison.compareMessages();
     return comparison;
   }
 
-  /** Returns when any rank made its last call, in nanoseconds since 1970. */
+  /** Returns when any rank made its last call, in nanoseconds since 1970; 0 if none did. */
   long lastCall() {
-    return logs.values().stream()
-        .flatMap(log -> Stream.concat(log.collectives().values().stream(), log.messages().stream()))
-        .mapToLong(Call::nanos)
-        .max()
-        .orElse(0);
+    return logs.values().stream().flatMap(RankLog::calls).mapToLong(Call::nanos).max().orElse(0);
   }
 
   /** Returns the log of any rank, to tell what all have in common. */
@@ -86,9 +97,10 @@ record Comparison(SortedMap<Integer, RankLog> logs, List<Finding> findings) {
   }
 
   private void compareCollectives() {
-    long last = logs.values().stream().mapToLong(RankLog::called).max().orElse(0);
-    for (long number = firstCommon(); number <= last; number++) {
-      Map<Integer, Call> calls = new TreeMap<>();
+    SortedSet<Long> numbers = new TreeSet<>();
+    logs.values().forEach(log -> numbers.addAll(log.collectives().keySet()));
+    for (long number : numbers.tailSet(firstCommon())) {
+      SortedMap<Integer, Call> calls = new TreeMap<>();
       Set<Integer> behind = new TreeSet<>();
       for (RankLog log : logs.values()) {
         Call call = log.collectives().get(number);
@@ -109,13 +121,23 @@ record Comparison(SortedMap<Integer, RankLog> logs, List<Finding> findings) {
     findNotCompleted();
   }
 
-  private void addBehind(long number, Map<Integer, Call> calls, Set<Integer> behind) {
+  private void addBehind(long number, SortedMap<Integer, Call> calls, Set<Integer> behind) {
+    Call call = calls.get(calls.firstKey());
+    long firstCalled = calls.values().stream().mapToLong(Call::nanos).min().orElseThrow();
+    Set<Integer> older = new TreeSet<>(behind);
+    older.removeIf(rank -> logs.get(rank).asOf() >= firstCalled);
+    addOlder(older, number, "collective " + number + ", " + call, firstCalled);
+    Set<Integer> late = new TreeSet<>(behind);
+    late.removeAll(older);
+    if (late.isEmpty()) {
+      return;
+    }
+    Map<Long, Set<Integer>> byCalled = new TreeMap<>();
+    late.forEach(
+        rank -> byCalled.computeIfAbsent(logs.get(rank).called(), c -> new TreeSet<>()).add(rank));
     String who =
-        behind.stream()
-            .map(
-                rank ->
-                    "%s has called %d collectives"
-                        .formatted(logs.get(rank).who(), logs.get(rank).called()))
+        byCalled.entrySet().stream()
+            .map(each -> called(each.getValue(), each.getKey()))
             .collect(Collectors.joining(", "));
     Set<Integer> waiting = new TreeSet<>(calls.keySet());
     waiting.removeIf(rank -> calls.get(rank).completed());
@@ -125,10 +147,62 @@ record Comparison(SortedMap<Integer, RankLog> logs, List<Finding> findings) {
             : ranks(waiting) + (waiting.size() == 1 ? " waits in" : " wait in");
     add(
         Kind.BEHIND,
-        behind,
+        late,
         number,
-        "%s; %s collective %d, %s"
-            .formatted(who, others, number, calls.values().iterator().next()));
+        "%s; %s collective %d, %s%s"
+            .formatted(who, others, number, call, longestWait(waiting, calls)));
+  }
+
+  private String called(Set<Integer> ranks, long called) {
+    if (ranks.size() > MAX_LISTED) {
+      return "%s have called %d collectives".formatted(ranks(ranks), called);
+    }
+    return ranks.stream()
+        .map(logs::get)
+        .map(log -> "%s has called %d collectives%s".formatted(log.who(), called, waits(log)))
+        .collect(Collectors.joining(", "));
+  }
+
+  /** Returns what a late rank waits for itself, in any of its communicators. */
+  private String waits(RankLog late) {
+    return workers.get(late.worker()).stream()
+        .filter(log -> !log.ended() && log.waitsIn().isPresent())
+        .min(Comparator.comparingLong(log -> log.waitsIn().orElseThrow().nanos()))
+        .map(
+            log ->
+                " and waits in %s%s%s"
+                    .formatted(
+                        log.waitsIn().orElseThrow(),
+                        log.communicator().equals(late.communicator())
+                            ? ""
+                            : " of communicator " + log.communicator(),
+                        log.waited(log.waitsIn().orElseThrow())))
+        .orElse("");
+  }
+
+  private String longestWait(Set<Integer> waiting, Map<Integer, Call> calls) {
+    return waiting.stream()
+        .min(Comparator.comparingLong(rank -> calls.get(rank).nanos()))
+        .map(rank -> logs.get(rank).waited(calls.get(rank)))
+        .orElse("");
+  }
+
+  private void addOlder(Set<Integer> older, long number, String call, long firstCalled) {
+    if (!older.isEmpty()) {
+      long last = older.stream().mapToLong(rank -> logs.get(rank).asOf()).max().orElseThrow();
+      add(
+          Kind.OLDER,
+          older,
+          number,
+          "the %s of %s %s written %.1f s before others called %s; whether %s called it later is not known"
+              .formatted(
+                  older.size() == 1 ? "dump" : "dumps",
+                  ranks(older),
+                  older.size() == 1 ? "was" : "were",
+                  (firstCalled - last) / NANOS_PER_SECOND,
+                  call,
+                  older.size() == 1 ? "it" : "they"));
+    }
   }
 
   /** Compares the calls of a collective; returns whether they match. */
@@ -187,78 +261,111 @@ record Comparison(SortedMap<Integer, RankLog> logs, List<Finding> findings) {
     return logs
         .get(group.getValue().iterator().next())
         .collectives()
-        .subMap(number, false, number + ORDER_WINDOW, true)
+        .subMap(number + 1, number + 1 + ORDER_WINDOW)
         .values()
         .stream()
         .anyMatch(call::matches);
   }
 
   private void findNotCompleted() {
-    long number = logs.values().stream().mapToLong(RankLog::completed).min().orElse(0) + 1;
-    Set<Integer> pending = new TreeSet<>();
+    long number =
+        logs.values().stream()
+                .mapToLong(RankLog::completed)
+                .filter(completed -> completed >= 0)
+                .min()
+                .orElse(0)
+            + 1;
+    SortedMap<Integer, Call> pending = new TreeMap<>();
     for (RankLog log : logs.values()) {
       Call call = log.collectives().get(number);
       if (call != null && !call.completed()) {
-        pending.add(log.rank());
+        pending.put(log.rank(), call);
       }
     }
     if (!pending.isEmpty()) {
-      Call call = logs.get(pending.iterator().next()).collectives().get(number);
       add(
           Kind.NOT_COMPLETED,
-          pending,
+          pending.keySet(),
           number,
-          "every rank with a log has called collective %d, %s; %s had not completed it"
-              .formatted(number, call, ranks(pending)));
+          "every rank with a log has called collective %d, %s; %s had not completed it%s"
+              .formatted(
+                  number,
+                  pending.get(pending.firstKey()),
+                  ranks(pending.keySet()),
+                  longestWait(pending.keySet(), pending)));
     }
   }
 
   private void compareMessages() {
-    for (RankLog sender : logs.values()) {
-      for (RankLog receiver : logs.values()) {
-        compareMessages(
-            sender,
-            receiver,
-            sender.messages("send", receiver.rank()),
-            receiver.messages("recv", sender.rank()));
+    for (RankLog log : logs.values()) {
+      Set<Integer> peers = new TreeSet<>(log.sends().keySet());
+      // Those that sent nothing.
+      logs.values().stream()
+          .filter(receiver -> receiver.receives().containsKey(log.rank()))
+          .forEach(receiver -> peers.add(receiver.rank()));
+      for (int peer : peers) {
+        if (logs.containsKey(peer)) {
+          compareMessages(log, logs.get(peer));
+        }
       }
     }
   }
 
-  private void compareMessages(
-      RankLog sender, RankLog receiver, TreeMap<Long, Call> sends, TreeMap<Long, Call> receives) {
-    Map<Long, Call> all = new LinkedHashMap<>(sends);
-    receives.forEach(all::putIfAbsent);
-    for (long number : new TreeSet<>(all.keySet())) {
+  private void compareMessages(RankLog sender, RankLog receiver) {
+    SortedMap<Long, Call> sends = sender.sends().getOrDefault(receiver.rank(), NONE);
+    SortedMap<Long, Call> receives = receiver.receives().getOrDefault(sender.rank(), NONE);
+    SortedSet<Long> numbers = new TreeSet<>(sends.keySet());
+    numbers.addAll(receives.keySet());
+    for (long number : numbers) {
       Call send = sends.get(number);
       Call receive = receives.get(number);
-      boolean older =
-          (send == null && !sends.isEmpty() && number < sends.firstKey())
-              || (receive == null && !receives.isEmpty() && number < receives.firstKey());
-      Call one = Objects.requireNonNullElse(send, receive);
       if (send != null && receive != null) {
         if (send.count() != receive.count() || !send.type().equals(receive.type())) {
           add(
               Kind.MESSAGE,
-              new TreeSet<>(Set.of(sender.rank(), receiver.rank())),
+              new TreeSet<>(List.of(sender.rank(), receiver.rank())),
               number,
               "message %d: rank %d called %s, rank %d called %s"
                   .formatted(number, sender.rank(), send, receiver.rank(), receive));
           return;
         }
-      } else if (!older && !one.completed()) {
-        RankLog caller = send == null ? receiver : sender;
-        RankLog late = send == null ? sender : receiver;
-        add(
-            Kind.MESSAGE,
-            new TreeSet<>(Set.of(late.rank())),
-            number,
-            "message %d: rank %d called %s, %s has not called its %s"
-                .formatted(
-                    number, caller.rank(), one, late.who(), send == null ? "send" : "receive"));
+      } else if (send == null
+          ? addLate(number, sender, sends, receiver, receive)
+          : addLate(number, receiver, receives, sender, send)) {
         return;
       }
     }
+  }
+
+  /** Adds a finding if a rank has not made the call that another one waits for. */
+  private boolean addLate(
+      long number, RankLog late, SortedMap<Long, Call> calls, RankLog caller, Call call) {
+    boolean overwritten = calls.isEmpty() ? late.overwritten() > 0 : number < calls.firstKey();
+    if (overwritten || call.completed()) {
+      return false;
+    }
+    if (late.asOf() < call.nanos()) {
+      addOlder(
+          new TreeSet<>(Set.of(late.rank())),
+          number,
+          "message %d, %s".formatted(number, call),
+          call.nanos());
+      return true;
+    }
+    add(
+        Kind.MESSAGE,
+        new TreeSet<>(Set.of(late.rank())),
+        number,
+        "message %d: rank %d waits in %s%s, %s has not called its %s%s"
+            .formatted(
+                number,
+                caller.rank(),
+                call,
+                caller.waited(call),
+                late.who(),
+                call.operation().equals("send") ? "receive" : "send",
+                waits(late)));
+    return true;
   }
 
   /** Returns ranks as text: {@code rank 3}, {@code ranks 0, 2 and 5 to 9}. */

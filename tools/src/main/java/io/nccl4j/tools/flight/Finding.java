@@ -14,6 +14,8 @@ record Finding(Kind kind, Set<Integer> ranks, long number, String text) {
   enum Kind {
     /** There is no log of the rank. */
     NO_LOG("no log"),
+    /** The rank's dump was written before others made a call. */
+    OLDER("older dump"),
     /** The rank has not called a collective that others have called. */
     BEHIND("behind"),
     /** The rank has called another operation. */

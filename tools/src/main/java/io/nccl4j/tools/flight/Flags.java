@@ -26,7 +26,7 @@ import picocli.CommandLine.Parameters;
       "",
       "Without a folder it reads all processes of this user on this host.",
       "Exit status: 0 the logs were read, whatever they contain; 1 there are none, or a file cannot",
-      "be read or written; 2 bad arguments."
+      "be read (the others are compared without it) or written; 2 bad arguments."
     })
 final class Flags {
   @Parameters(arity = "0..*", paramLabel = "FOLDER", description = "folders with dumps")
@@ -46,6 +46,7 @@ final class Flags {
       names = "--dumps",
       paramLabel = "FOLDER",
       description =
-          "also write what was read as dumps, which PyTorch's torchfrtrace and this command read")
+          "also write dumps of the ranks that have none, which PyTorch's torchfrtrace and this"
+              + " command read")
   Path dumps;
 }

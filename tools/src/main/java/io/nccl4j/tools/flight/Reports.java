@@ -11,8 +11,8 @@ import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
+import java.util.stream.Collectors;
 import java.util.stream.LongStream;
 
 /** Formats comparisons as text, JSON and a page. */
@@ -35,35 +35,50 @@ final class Reports {
 
   private static List<String> verdicts(Comparison comparison) {
     return comparison.findings().isEmpty()
-        ? List.of("no difference: every rank has called the same and completed it")
+        ? List.of(none(comparison))
         : comparison.findings().stream()
             .map(finding -> finding.kind().label() + ": " + finding.text())
             .toList();
   }
 
+  private static String none(Comparison comparison) {
+    return comparison.lastCall() == 0
+        ? "no difference: no rank has called anything"
+        : "no difference: what is recorded is the same on every rank, and completed";
+  }
+
   /** Returns the first collective that a rank has called and not completed, or a dash. */
   private static String waitsIn(RankLog log) {
-    Call call = log.collectives().get(log.completed() + 1);
-    return call == null ? "-" : call.number() + " " + call;
+    return log.firstPending()
+        .map(call -> call.number() + " " + call + log.waited(call))
+        .orElse("-");
+  }
+
+  /** Returns the number of the last completed collective, or a dash if it is not known. */
+  private static String completed(RankLog log) {
+    return log.completed() < 0 ? "-" : String.valueOf(log.completed());
   }
 
   static void text(Comparison comparison, PrintStream out) {
     out.println(title(comparison));
-    out.printf(
-        "  %4s  %-20s  %8s  %8s  %9s  %s%n",
-        "rank", "host", "process", "called", "completed", "waits in");
+    verdicts(comparison).forEach(out::println);
+    int hosts =
+        comparison.logs().values().stream()
+            .mapToInt(log -> log.worker().host().length())
+            .max()
+            .orElseThrow();
+    String row = "  %4s  %-" + Math.max(4, hosts) + "s  %8s  %8s  %9s  %s%n";
+    out.printf(row, "rank", "host", "process", "called", "completed", "waits in");
     for (RankLog log : comparison.logs().values()) {
       out.printf(
-          Locale.ROOT,
-          "  %4d  %-20s  %8s  %8d  %9d  %s%n",
+          row,
           log.rank(),
-          log.host(),
-          log.process(),
+          log.worker().host(),
+          log.worker().process(),
           log.called(),
-          log.completed(),
+          completed(log),
           waitsIn(log));
     }
-    verdicts(comparison).forEach(out::println);
     out.println();
   }
 
@@ -80,9 +95,9 @@ final class Reports {
                     log ->
                         object(
                             "rank", log.rank(),
-                            "host", log.host(),
-                            "process", log.process(),
-                            "note", log.note(),
+                            "host", log.worker().host(),
+                            "process", log.worker().process(),
+                            "ended", log.ended(),
                             "called", log.called(),
                             "completed", log.completed(),
                             "waits_in", waitsIn(log)))
@@ -99,7 +114,7 @@ final class Reports {
                 .toList());
   }
 
-  static String page(List<Comparison> comparisons) throws IOException {
+  static String page(List<Comparison> comparisons, List<String> unread) throws IOException {
     Map<String, String> headline = new LinkedHashMap<>();
     List<Table> tables = new ArrayList<>();
     for (Comparison comparison : comparisons) {
@@ -110,34 +125,51 @@ final class Reports {
               ? "no difference"
               : comparison.findings().stream()
                   .map(f -> f.kind().label() + ": " + Comparison.ranks(f.ranks()))
-                  .reduce((a, b) -> a + "; " + b)
-                  .orElseThrow());
-      String text = String.join("\n", verdicts(comparison));
-      tables.add(new Table(title(comparison), text, rankColumns(), ranks(comparison)));
+                  .collect(Collectors.joining("; ")));
+      tables.add(findings(comparison));
+      tables.add(ranks(comparison));
       tables.add(collectives(comparison));
     }
-    return new Page("Last operations of the ranks", headline, List.of(), "", "", tables).html();
+    return new Page(
+            "Last operations of the ranks",
+            headline,
+            List.of(),
+            String.join("; ", unread),
+            "",
+            tables)
+        .html();
   }
 
-  private static List<String> rankColumns() {
-    return List.of("rank", "process", "called", "completed", "waits in");
+  private static Table findings(Comparison comparison) {
+    return new Table(
+        title(comparison),
+        "",
+        List.of("finding", "ranks", "what is known"),
+        comparison.findings().stream()
+            .map(
+                finding ->
+                    List.of(
+                        Cell.of(finding.kind().label()),
+                        Cell.text(Comparison.ranks(finding.ranks())),
+                        Cell.text(finding.text())))
+            .toList());
   }
 
-  private static List<List<Cell>> ranks(Comparison comparison) {
-    return comparison.logs().values().stream()
-        .map(
-            log ->
-                List.of(
-                    Cell.of(String.valueOf(log.rank())),
-                    Cell.of(
-                        log.process()
-                            + " on "
-                            + log.host()
-                            + (log.note().isEmpty() ? "" : ", " + log.note())),
-                    Cell.of(String.valueOf(log.called())),
-                    Cell.of(String.valueOf(log.completed())),
-                    Cell.text(waitsIn(log))))
-        .toList();
+  private static Table ranks(Comparison comparison) {
+    return new Table(
+        "Ranks of " + comparison.any().communicator(),
+        comparison.findings().isEmpty() ? none(comparison) : "",
+        List.of("rank", "process", "called", "completed", "waits in"),
+        comparison.logs().values().stream()
+            .map(
+                log ->
+                    List.of(
+                        Cell.of(String.valueOf(log.rank())),
+                        Cell.of(log.process()),
+                        Cell.of(String.valueOf(log.called())),
+                        Cell.of(completed(log)),
+                        Cell.text(waitsIn(log))))
+            .toList());
   }
 
   /** Returns the table of the last collectives: a line for each rank. */

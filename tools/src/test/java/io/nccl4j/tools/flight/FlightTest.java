@@ -24,6 +24,7 @@ import io.nccl4j.tools.flight.FaultyRank.Fault;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
+import java.io.RandomAccessFile;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -98,6 +99,12 @@ class FlightTest {
       }
     }
     return dumps;
+  }
+
+  private static List<String> names(Path dumps) throws IOException {
+    try (Stream<Path> files = Files.list(dumps)) {
+      return files.map(each -> each.getFileName().toString()).sorted().toList();
+    }
   }
 
   private static void assertTorchNames(String expected, String found) {
@@ -215,8 +222,14 @@ class FlightTest {
       assertEquals(List.of(finding), findings(dumps));
       Path all = folder.resolve("all");
       assertEquals(Commands.OK, run(dumps, "--dumps", all));
-      assertTrue(
-          output().contains(fault == Fault.KILLED ? ", has ended)" : ", running)"), output());
+      // Only of the rank that has none.
+      assertEquals(
+          List.of(FaultyRank.CULPRIT + ".json", String.valueOf(FaultyRank.CULPRIT)),
+          names(all).stream().map(each -> each.replaceFirst(".*_rank_", "")).toList());
+      for (String dump : names(dumps)) {
+        Files.copy(dumps.resolve(dump), all.resolve(dump));
+      }
+      assertEquals(fault == Fault.KILLED, output().contains(", has ended)"), output());
       assertTorchNames(torch, torch(all));
     } finally {
       ranks.forEach(Process::destroyForcibly);
@@ -250,13 +263,115 @@ class FlightTest {
     assertEquals(Commands.BAD_ARGUMENTS, run(folder.resolve("absent")));
   }
 
-  @Test
-  void damagedDumpIsNamed() throws IOException {
-    Path dump = folder.resolve("1234abcd_rank_0.json");
-    Files.writeString(dump, "{\"nccl4j\": {\"rank\": \"none\"}}");
+  /** Returns a dump as JSON, in which a text is replaced. */
+  private static String dump(int rank, String found, String replacement) {
+    String dump =
+        """
+        {"nccl4j": {"communicator": "c0ffee", "name": "train", "backend": "nccl", "rank": RANK,
+          "size": 2, "device": 0, "host": "a", "process": "12", "written_ns": 9000000000,
+          "overwritten": 0},
+         "entries": [{"is_p2p": false, "profiling_name": "nccl:all_reduce", "collective_seq_id": 1,
+          "record_id": 0, "count": 10, "input_dtypes": ["float32"], "reduction": "sum", "peer": -1,
+          "time_created_ns": 1000000000, "state": "scheduled"}]}
+        """
+            .replace("RANK", String.valueOf(rank));
+    assertTrue(dump.contains(found), found);
+    return dump.replace(found, replacement);
+  }
+
+  @ParameterizedTest(name = "{0} -> {1}")
+  @CsvSource(
+      delimiter = '|',
+      quoteCharacter = '`',
+      nullValues = "nothing",
+      value = {
+        "\"rank\": 1 | \"rank\": 2 | 'rank'",
+        "\"rank\": 1 | \"rank\": -1 | 'rank'",
+        "\"rank\": 1 | \"rank\": \"1\" | 'rank'",
+        "\"size\": 2 | \"size\": 2147483647 | 'size'",
+        "\"size\": 2 | \"size\": 1e300 | 'size'",
+        "\"host\": \"a\", | `` | 'host'",
+        "\"name\": \"train\" | \"name\": null | 'name'",
+        "\"name\": \"train\" | \"name\": [] | 'name'",
+        "9000000000 | 99999999999999999999 | 'written_ns'",
+        "\"float32\" | `` | 'input_dtypes'",
+        "\"float32\" | 32 | 'input_dtypes'",
+        "\"nccl:all_reduce\" | {} | 'profiling_name'",
+        "\"collective_seq_id\": 1 | \"collective_seq_id\": -9 | 'collective_seq_id'",
+        "\"is_p2p\": false | \"is_p2p\": 0 | 'is_p2p'",
+        "\"peer\": -1 | \"peer\": 2 | 'peer'",
+        "\"entries\": [ | \"entries\": [7, | it is not a dump",
+        "\"entries\" | \"others\" | 'entries'",
+        "\"nccl4j\" | \"others\" | it is not a dump",
+        "}]} | }] | end-of-input"
+      })
+  void damagedDumpIsNamedAndOthersAreRead(String found, String replacement, String reason)
+      throws IOException {
+    Path damaged = folder.resolve("x_rank_1.json");
+    Files.writeString(folder.resolve("x_rank_0.json"), dump(0, "train", "train"));
+    Files.writeString(damaged, dump(1, found, replacement == null ? "" : replacement));
+    assertUnread(damaged, reason);
+  }
+
+  private void assertUnread(Path file, String reason) {
     assertEquals(Commands.FAILED, run(folder));
-    assertEquals(
-        "flight: " + dump + " is not a dump of nccl4j's flight recorder\n",
-        err.toString(StandardCharsets.UTF_8));
+    assertTrue(output().contains("no log: there is no log of rank 1"), output());
+    String message = err.toString(StandardCharsets.UTF_8);
+    assertTrue(message.startsWith("flight: " + file + " is not read: "), message);
+    assertTrue(message.contains(reason), message);
+    assertEquals(1, message.lines().count(), message);
+  }
+
+  @Test
+  void onlyRegularFilesAreRead() throws Exception {
+    Path elsewhere = Files.createDirectory(folder.resolve("elsewhere")).resolve("1");
+    Files.writeString(elsewhere, dump(1, "train", "train"));
+    Files.writeString(folder.resolve("x_rank_0.json"), dump(0, "train", "train"));
+    Path file = folder.resolve("x_rank_1.json");
+    Files.createSymbolicLink(file, elsewhere);
+    assertUnread(file, "it is not a regular file");
+    Files.delete(file);
+    err.reset();
+    Files.createDirectory(file);
+    assertUnread(file, "it is not a regular file");
+    Files.delete(file);
+    err.reset();
+    // Whoever opens a pipe waits until it has a writer.
+    FinishedProgram.run(Map.of(), List.of("mkfifo", file.toString()));
+    assertUnread(file, "it is not a regular file");
+  }
+
+  @Test
+  void hugeFileIsNotRead() throws Exception {
+    Files.writeString(folder.resolve("x_rank_0.json"), dump(0, "train", "train"));
+    Path file = folder.resolve("x_rank_1.json");
+    try (RandomAccessFile sparse = new RandomAccessFile(file.toFile(), "rw")) {
+      sparse.setLength(1L << 40);
+    }
+    assertUnread(file, "it is larger than 256 MiB");
+  }
+
+  @Test
+  void namesCannotForgeOutput() throws IOException {
+    String name = "<script>alert(1)</script>\\u001b[2J\\nno difference\\u202e";
+    Files.writeString(folder.resolve("x_rank_0.json"), dump(0, "train", name));
+    Path page = folder.resolve("page.html");
+    assertEquals(Commands.OK, run(folder, "--html", page), err::toString);
+    assertTrue(output().contains("<script>alert(1)</script>?[2J?no difference?"), output());
+    assertFalse(Files.readString(page).contains("<script>alert"));
+  }
+
+  @Test
+  void latestDumpOfRankCounts() throws IOException {
+    Path later = Files.createDirectory(folder.resolve("later"));
+    for (int rank = 0; rank < 2; rank++) {
+      Files.writeString(folder.resolve("x_rank_" + rank + ".json"), dump(rank, "train", "train"));
+    }
+    String completed = dump(1, "scheduled", "completed").replace("9000000000", "9000000001");
+    Files.writeString(later.resolve("x_rank_1.json"), completed);
+    for (List<Path> folders : List.of(List.of(folder, later), List.of(later, folder))) {
+      assertEquals(Commands.OK, run(folders.get(0), folders.get(1)), err::toString);
+      assertTrue(output().contains("; rank 0 had not completed it for 8.0 s\n"), output());
+    }
   }
 }
