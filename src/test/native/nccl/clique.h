@@ -188,6 +188,7 @@ struct request {
   struct reduction reduction;
   int peer; /* root, or the other end */
   void *call, *launch; /* the profiler's handles */
+  uint8_t channels;    /* as the profiler was told */
   ncclWindow_t window; /* of a put: this rank's handle, and the byte offset in the peer's memory */
   size_t offset;
   uint64_t *expected; /* of a wait: signals by sender; owned by the job, then by the plan */

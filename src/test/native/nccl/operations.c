@@ -39,7 +39,7 @@ struct operation {
   uint64_t number;
   enum state state;
   ncclResult_t result;
-  void *kernel; /* the profiler's handle */
+  void *kernel[MAX_CHANNELS]; /* the profiler's handles */
   int64_t until; /* if a kernel time is set: when the kernel may end */
   struct operation *next; /* among the messages */
 };
@@ -413,7 +413,7 @@ static cudaError_t plan_start(void *execution) {
   ncclComm_t comm = e->plan->comm;
   struct clique *c = comm->clique;
   for (size_t i = 0; i < e->plan->count; i++)
-    e->operations[i].kernel = profile_kernel(comm, e->plan->requests[i].launch);
+    profile_kernel(comm, &e->plan->requests[i], e->operations[i].kernel);
   size_t count = e->unreachable ? 0 : e->plan->count;
   pthread_mutex_lock(&c->lock);
   if (e->unreachable && comm->failure == ncclSuccess) comm->failure = ncclUnhandledCudaError;

@@ -3,7 +3,7 @@
  *
  * The environment plugin is asked from the first call on. A profiler (version 6) and a tuner (version 5) are loaded with
  * the first communicator and closed after the last one. Costs of algorithms are made up, and what is chosen has no effect
- * on the result. A kernel has one channel, and the host's clock for the GPU's timer.
+ * on the result. A kernel has the host's clock for the GPU's timer.
  */
 #include "plugins.h"
 
@@ -188,16 +188,21 @@ static uint64_t nanoseconds(void) {
   return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-void *profile_kernel(ncclComm_t comm, void *operation) {
-  if (!operation || !wanted(comm, EVENT_KERNEL)) return NULL;
-  return start(comm, (struct descriptor){.type = EVENT_KERNEL, .parent = operation, .kernel = {0, nanoseconds()}});
+void profile_kernel(ncclComm_t comm, const struct request *r, void *handles[MAX_CHANNELS]) {
+  for (uint8_t i = 0; i < MAX_CHANNELS; i++)
+    handles[i] = r->launch && i < r->channels && wanted(comm, EVENT_KERNEL)
+                     ? start(comm, (struct descriptor){.type = EVENT_KERNEL, .parent = r->launch,
+                                                       .kernel = {i, nanoseconds()}})
+                     : NULL;
 }
 
-void profile_kernel_stop(ncclComm_t comm, void *handle) {
-  if (!handle) return;
-  uint64_t timer = nanoseconds();
-  comm->profiler->record(handle, STATE_KERNEL_STOP, &timer);
-  comm->profiler->stop(handle);
+void profile_kernel_stop(ncclComm_t comm, void *handles[MAX_CHANNELS]) {
+  for (int i = 0; i < MAX_CHANNELS; i++) {
+    if (!handles[i]) continue;
+    uint64_t timer = nanoseconds();
+    comm->profiler->record(handles[i], STATE_KERNEL_STOP, &timer);
+    comm->profiler->stop(handles[i]);
+  }
 }
 
 /* ---- the tuner ---- */
@@ -265,9 +270,10 @@ static struct choice choose(ncclComm_t comm, const struct request *r, int groupe
 }
 
 /* Operations that only copy are counted in bytes. */
-void *profile_launch(ncclComm_t comm, const struct request *r, int grouped) {
+void *profile_launch(ncclComm_t comm, struct request *r, int grouped) {
   bool copies = r->function == BROADCAST || r->function == ALL_GATHER;
   const char *function = function_name(r->function), *type = copies ? "ncclInt8" : type_names[r->type];
+  r->channels = 1;
   if (message(r) && wanted(comm, EVENT_MESSAGE))
     return start(comm,
                  (struct descriptor){.type = EVENT_MESSAGE, .parent = r->call,
@@ -275,6 +281,7 @@ void *profile_launch(ncclComm_t comm, const struct request *r, int grouped) {
                                                  r->count, r->peer, 1, NULL}});
   if (tuned_number(r->function) < 0) return NULL;
   struct choice chosen = choose(comm, r, grouped);
+  r->channels = (uint8_t)chosen.channels;
   if (!wanted(comm, EVENT_COLLECTIVE)) return NULL;
   return start(comm, (struct descriptor){.type = EVENT_COLLECTIVE, .parent = r->call,
                                          .collective = {comm->launched[r->function]++, function, r->send, r->receive,
