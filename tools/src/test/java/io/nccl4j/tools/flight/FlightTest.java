@@ -244,6 +244,33 @@ class FlightTest {
   }
 
   @Tag("slow")
+  @Test
+  void torchfrtraceAcceptsMessagesOfRankToItself() throws Exception {
+    try (Backend backend = Backend.reference(1);
+        CommunicatorList comms = backend.newCommunicators(new int[] {0});
+        io.nccl4j.Stream stream = comms.get(0).newStream();
+        Buffer sent = comms.get(0).newBuffer(DataType.INT32, 1);
+        Buffer received = comms.get(0).newBuffer(DataType.INT32, 1)) {
+      Communicator comm = comms.get(0);
+      Group.run(
+          () -> {
+            comm.send(sent, 0, stream);
+            comm.recv(received, 0, stream);
+          });
+      stream.synchronize();
+      FlightRecorder.dump(folder);
+    }
+    for (String dump : names(folder)) {
+      if (!Files.readString(folder.resolve(dump), StandardCharsets.ISO_8859_1).contains("recv")) {
+        Files.delete(folder.resolve(dump));
+      }
+    }
+    assertEquals(2, names(folder).size());
+    String found = torch(folder);
+    assertFalse(found.contains("Error") || found.contains("coalesced"), found);
+  }
+
+  @Tag("slow")
   @ParameterizedTest(name = "{0}")
   @CsvSource({"ABSENT,behind [1] 5", "LATE,behind [1] 6", "OTHER_COUNT,other count [1] 5"})
   void faultIsNamedOnStandIn(Fault fault, String finding) throws Exception {
