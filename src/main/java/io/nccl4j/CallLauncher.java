@@ -113,7 +113,8 @@ final class CallLauncher {
     perBackend.forEach(BackendDriver::launch);
   }
 
-  private static boolean ofOneBackend(List<Call> calls) {
+  /** Returns whether all calls are of one backend. */
+  static boolean ofOneBackend(List<Call> calls) {
     BackendDriver first = calls.getFirst().communicator().backend();
     for (Call call : calls) {
       if (call.communicator().backend() != first) {

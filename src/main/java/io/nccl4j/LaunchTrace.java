@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import io.nccl4j.internal.jfr.CollectiveEvent;
 import io.nccl4j.internal.jfr.GraphEvent;
+import io.nccl4j.internal.jfr.LaunchedEvents;
 import io.nccl4j.spi.OperationTrace;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -44,15 +45,21 @@ final class LaunchTrace implements OperationTrace {
     long group = calls.size() == 1 ? 0 : GROUPS.incrementAndGet();
     // Sorted, since streams may be locked during the launch and all threads need the same order.
     SortedMap<Stream, LaunchTrace> traces = new TreeMap<>(Comparator.comparingLong(Stream::number));
+    List<CollectiveEvent> events = new ArrayList<>();
     for (int i = 0; i < numbers.length; i++) {
       Call call = calls.get(i);
-      if (call.operation() != null && !call.stream().captured()) {
-        traces
-            .computeIfAbsent(call.stream(), stream -> new LaunchTrace(stream, calls, null))
-            .add(call, numbers[i], group);
+      if (call.operation() != null) {
+        events.add(
+            call.stream().captured()
+                ? null
+                : traces
+                    .computeIfAbsent(call.stream(), stream -> new LaunchTrace(stream, calls, null))
+                    .add(call, numbers[i], group));
       }
     }
-    Runnable nested = launch;
+    // Several backends launch one after the other, and only NCCL reports its calls.
+    Runnable nested =
+        CallLauncher.ofOneBackend(calls) ? () -> LaunchedEvents.during(events, launch) : launch;
     for (LaunchTrace trace : traces.values()) {
       Runnable inner = nested;
       nested = () -> trace.record(inner);
@@ -65,7 +72,7 @@ final class LaunchTrace implements OperationTrace {
     new LaunchTrace(stream, List.of(), graph).record(launch);
   }
 
-  private void add(Call call, long number, long group) {
+  private CollectiveEvent add(Call call, long number, long group) {
     CommunicatorCore communicator = call.communicator();
     Operation operation = call.operation();
     DataType type = (call.send() == null ? call.recv() : call.send()).type();
@@ -86,6 +93,7 @@ final class LaunchTrace implements OperationTrace {
     event.bytes = type.byteSize(call.count());
     collectives.add(event);
     calls.add(call);
+    return event;
   }
 
   private void record(Runnable launch) {

@@ -103,6 +103,7 @@ public final class NcclBackend {
 
   /** Opens the backend, or adds what is missing to the list and returns null. */
   private static @Nullable Backend open(List<Nccl4jException> missing) {
+    ChoiceProfiler.installIfWanted();
     NativeLibrary.Loaded cudart = orMissing(NativeLibrary.CUDART::load, missing);
     NativeLibrary.Loaded nccl = orMissing(NativeLibrary.NCCL::load, missing);
     @Nullable List<Device> devices =
@@ -152,6 +153,7 @@ public final class NcclBackend {
    */
   public static Backend openOr(Function<String, Backend> fallback) {
     Objects.requireNonNull(fallback, "fallback");
+    ChoiceProfiler.installIfWanted();
     boolean named = false;
     for (NativeLibrary library : List.of(NativeLibrary.NCCL, NativeLibrary.CUDART)) {
       if (library.named()) {

@@ -5,6 +5,8 @@ import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
+import io.nccl4j.internal.jfr.CollectiveEvent;
+import io.nccl4j.internal.jfr.LaunchedEvents;
 import io.nccl4j.internal.util.Deadline;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
@@ -59,6 +61,8 @@ final class ProfilerPlugin {
   private final AtomicLong queued = new AtomicLong();
   private final AtomicLong delivered = new AtomicLong();
   private final LongAdder dropped = new LongAdder();
+  private final KernelTimes kernels = new KernelTimes();
+  private volatile boolean kernelTimes;
   private boolean installed;
   // NCCL's variable of the events that it reports, one for all communicators.
   private @Nullable MemorySegment mask;
@@ -85,7 +89,7 @@ final class ProfilerPlugin {
   /** Has NCCL report what the listeners need: nothing without one. */
   private synchronized void selectEvents() {
     if (mask != null) {
-      boolean kernelTimes = listeners.stream().anyMatch(Profiler::kernelTimes);
+      kernelTimes = listeners.stream().anyMatch(Profiler::kernelTimes);
       int events =
           COLLECTIVE
               | POINT_TO_POINT
@@ -164,10 +168,38 @@ final class ProfilerPlugin {
       ProfilerEvent event = event(id, System.nanoTime(), rank, descriptor);
       if (event != null) {
         handle.set(ADDRESS, 0, MemorySegment.ofAddress(id));
+        record(event);
         offer(event);
       }
     }
     return Upcalls.SUCCESS;
+  }
+
+  /** Adds what NCCL chose to the JFR event of the operation that this thread launches, if any. */
+  private void record(ProfilerEvent event) {
+    switch (event) {
+      case ProfilerEvent.Called e ->
+          LaunchedEvents.called(e.id(), e.function(), e.rank(), e.count());
+      case ProfilerEvent.Collective e ->
+          record(e.id(), e.call(), e.function(), e.algorithm(), e.protocol(), e.channels());
+      case ProfilerEvent.PointToPoint e ->
+          record(e.id(), e.call(), e.function(), null, null, e.channels());
+      default -> {}
+    }
+  }
+
+  private void record(
+      long id, long call, String function, String algorithm, String protocol, int channels) {
+    CollectiveEvent operation = LaunchedEvents.of(call);
+    // NCCL makes some collectives of sends and receives.
+    if (operation != null && operation.operation.equalsIgnoreCase(function)) {
+      operation.algorithm = algorithm;
+      operation.protocol = protocol;
+      operation.channels = channels;
+      if (kernelTimes) {
+        kernels.launched(id, operation, channels);
+      }
+    }
   }
 
   /** Reads a descriptor; returns null for a kind of event that is not passed on. */
@@ -274,6 +306,7 @@ final class ProfilerPlugin {
   /** Passes on what is in the queue. */
   void deliver() {
     for (ProfilerEvent event = queue.poll(); event != null; event = queue.poll()) {
+      kernels.accept(event);
       for (Profiler listener : listeners) {
         try {
           listener.accept(event);

@@ -77,6 +77,18 @@ public final class CollectiveEvent extends Event {
   @Timespan(Timespan.NANOSECONDS)
   public long queued;
 
+  @Label("Algorithm")
+  @Description("What NCCL chose, such as RING; nothing if no profiler of NCCL is installed")
+  public String algorithm;
+
+  @Label("Protocol")
+  @Description("What NCCL chose, such as LL128, or nothing")
+  public String protocol;
+
+  @Label("Channels")
+  @Description("The number of channels that NCCL chose, or 0")
+  public int channels;
+
   @Label("Error")
   @Description("Why it failed, or nothing")
   public String error;

@@ -16,6 +16,7 @@ final class VariablesCheck {
   static final Set<String> OWN =
       Set.of(
           "NCCL4J_NCCL_LIBRARY",
+          "NCCL4J_NCCL_CHOICES",
           "NCCL4J_NCCL_LOG",
           "NCCL4J_PENDING_CONNECTIONS",
           "NCCL4J_PORTS",

@@ -161,6 +161,9 @@ final class ChromeTrace {
     if (moved.reduction() != null) {
       about.put("reduction", moved.reduction());
     }
+    if (moved.choice() != null) {
+      about.put("NCCL chose", moved.choice());
+    }
     if (moved.peer() >= 0) {
       about.put("peer or root", moved.peer());
     }

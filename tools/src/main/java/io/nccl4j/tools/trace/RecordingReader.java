@@ -3,6 +3,7 @@ package io.nccl4j.tools.trace;
 import static java.util.stream.Collectors.toSet;
 
 import io.nccl4j.tools.cli.BusBandwidth;
+import io.nccl4j.tools.cli.Count;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -28,6 +29,8 @@ final class RecordingReader {
   private Source source;
   private final List<TraceSpan> spans = new ArrayList<>();
   private final List<Step> steps = new ArrayList<>();
+  // How long the kernel of an operation ran.
+  private final Map<List<Object>, Long> kernels = new HashMap<>();
   // Ranks that join a growing communicator know only its id.
   private final Map<String, String> namesById = new HashMap<>();
 
@@ -46,6 +49,7 @@ final class RecordingReader {
     reader.read(path);
     try {
       reader.source = reader.findSource();
+      reader.findKernels();
       reader.events.forEach(reader::add);
     } catch (RuntimeException e) {
       // Unknown or damaged fields cause one of several exceptions.
@@ -99,6 +103,12 @@ final class RecordingReader {
     }
   }
 
+  private void findKernels() {
+    events.stream()
+        .filter(event -> event.getEventType().getName().equals(OURS + "Kernel"))
+        .forEach(event -> kernels.put(operation(event), event.getDuration("nanos").toNanos()));
+  }
+
   private Source findSource() {
     return events.stream()
         .filter(event -> event.getEventType().getName().equals(OURS + "Process"))
@@ -140,8 +150,11 @@ final class RecordingReader {
             event.getString("type"),
             event.getString("reduction"),
             BusBandwidth.bytes(
-                text(event, "operation"), event.getLong("bytes"), event.getInt("ranks")));
+                text(event, "operation"), event.getLong("bytes"), event.getInt("ranks")),
+            choice(event));
     long ended = nanos(event.getEndTime());
+    Long kernel = kernels.get(operation(event));
+    long begun = kernel == null ? called + event.getDuration("queued").toNanos() : ended - kernel;
     spans.add(
         new TraceSpan(
             source,
@@ -149,10 +162,31 @@ final class RecordingReader {
             stream(event),
             text(event, "operation"),
             called,
-            Math.min(called + event.getDuration("queued").toNanos(), ended),
+            Math.min(Math.max(begun, called), ended),
             ended,
             moved,
             event.getString("error")));
+  }
+
+  /** Returns what identifies an operation in this recording. */
+  private static List<Object> operation(RecordedEvent event) {
+    return List.of(
+        text(event, "communicator"),
+        event.getInt("rank"),
+        text(event, "operation"),
+        event.getInt("peer"),
+        event.getLong("sequence"));
+  }
+
+  /** Returns what NCCL chose, or null if it is not known or not recorded by an older nccl4j. */
+  private static String choice(RecordedEvent event) {
+    if (!event.hasField("channels") || event.getInt("channels") == 0) {
+      return null;
+    }
+    String channels = Count.of(event.getInt("channels"), "channel");
+    return event.getString("algorithm") == null
+        ? channels
+        : event.getString("algorithm") + ", " + event.getString("protocol") + ", " + channels;
   }
 
   private static TraceSpan.Lane stream(RecordedEvent event) {

@@ -60,6 +60,7 @@ record TraceSpan(
    * @param type the type of its elements
    * @param reduction the reduction, or null
    * @param bytes its size, as the basis of bandwidths
+   * @param choice what NCCL chose, or null
    */
   record Moved(
       String communicator,
@@ -70,7 +71,8 @@ record TraceSpan(
       long group,
       String type,
       String reduction,
-      long bytes) {
+      long bytes,
+      String choice) {
 
     /** Returns whether the call was rejected, so that no other rank has this operation. */
     boolean rejected() {
@@ -78,7 +80,7 @@ record TraceSpan(
     }
 
     Moved in(String name) {
-      return new Moved(name, sequence, rank, ranks, peer, group, type, reduction, bytes);
+      return new Moved(name, sequence, rank, ranks, peer, group, type, reduction, bytes, choice);
     }
   }
 

@@ -20,7 +20,7 @@ class BusBandwidthTest {
         0,
         1000,
         1000 + nanos,
-        new TraceSpan.Moved("c", 1, 0, 4, -1, 0, "FLOAT32", null, bytes),
+        new TraceSpan.Moved("c", 1, 0, 4, -1, 0, "FLOAT32", null, bytes, null),
         error);
   }
 

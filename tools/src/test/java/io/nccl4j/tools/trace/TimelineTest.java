@@ -26,7 +26,7 @@ class TimelineTest {
         begun,
         begun,
         ended,
-        new TraceSpan.Moved("c", sequence, rank, 2, -1, 0, "FLOAT32", "sum", 4),
+        new TraceSpan.Moved("c", sequence, rank, 2, -1, 0, "FLOAT32", "sum", 4, null),
         null);
   }
 
