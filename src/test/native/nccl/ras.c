@@ -163,6 +163,8 @@ static void *serve(void *argument) {
     } else if (strcmp(line, "SET FORMAT json") == 0 && STANDIN_RELEASE >= NCCL_VERSION(2, 28, 7)) {
       json = true;
       fprintf(to, "OK\n");
+    } else if (strncmp(line, "MONITOR ", 8) == 0 && STANDIN_RELEASE >= NCCL_VERSION(2, 29, 2)) {
+      fprintf(to, "ERROR: Invalid event group '%s'\n", line + 8);
     } else if (strcmp(line, "STATUS") == 0 || strcmp(line, "VERBOSE STATUS") == 0) {
       if (json) print_json(to);
       else print_text(to);

@@ -23,7 +23,6 @@ import java.util.Set;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
@@ -68,10 +67,9 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private final LongAdder bytes = new LongAdder();
   private final Supplier<StatisticsMXBean.CommunicatorStatistics> statistics = this::statistics;
   private final GrowId growId = new GrowId(this);
+  private final CommunicatorFailures failures = new CommunicatorFailures(this);
   // The records of its operations, once connected; null if they are turned off.
   private volatile OperationLog log;
-  private boolean dumpedAfterTimeout;
-  private boolean dumpedAfterFailure;
 
   // The progress of the streams that have its operations; it holds its stream weakly.
   private final Set<StreamProgress> usedStreams = ConcurrentHashMap.newKeySet();
@@ -80,9 +78,6 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private volatile State state = State.UNCONNECTED;
   private volatile boolean operationsEnded;
   private volatile boolean stranded;
-  // Why the operations were ended, or null.
-  private final AtomicReference<NcclTimeoutException> timedOut = new AtomicReference<>();
-  private final AtomicBoolean failureReported = new AtomicBoolean();
   // The element that barriers reduce, allocated by the first one.
   private volatile Buffer barrierMemory;
 
@@ -513,17 +508,18 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
   }
 
+  CommunicatorFailures failures() {
+    return failures;
+  }
+
   @Override
   public Optional<NcclException> failure() {
-    Optional<NcclException> found = driver.asyncError();
-    if (found.isPresent()) {
-      found.get().initDetails(details());
-    }
-    if (found.isPresent() && failureReported.compareAndSet(false, true)) {
-      CommunicatorEvents.record(this, "failure", found.get());
-      dumpAfterFailure();
-    }
-    return found;
+    return failures.failure();
+  }
+
+  @Override
+  public NcclException named(NcclException failure) {
+    return failures.named(failure);
   }
 
   /** Returns the records of its operations, or null if none are kept. */
@@ -549,24 +545,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   @Override
   public void dumpAfterTimeout() {
-    synchronized (this) {
-      if (log == null || dumpedAfterTimeout || dumpedAfterFailure) {
-        return;
-      }
-      dumpedAfterTimeout = true;
-    }
-    FlightRecorder.failed(log);
-  }
-
-  /** Writes the records of operations after the first failure, if a folder is set for that. */
-  void dumpAfterFailure() {
-    synchronized (this) {
-      if (log == null || dumpedAfterFailure) {
-        return;
-      }
-      dumpedAfterFailure = true;
-    }
-    FlightRecorder.failed(log);
+    failures.dumpAfterTimeout();
   }
 
   /** Returns failure details that name this communicator. */
@@ -581,50 +560,38 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   @Override
   public Optional<Awaited> awaited() {
-    return driver.awaited();
+    return awaited(numbers.oldestPending());
   }
 
   /**
-   * Ends operations that the device has not completed in time: the waits for them throw the given
-   * failure. Where the library permits it, the communicator can still be shrunk.
+   * Returns what an operation waits for; empty if that is not known.
+   *
+   * @param number the number of a collective that the device has not completed; 0 if the operation
+   *     is none, or is not known
    */
-  void timeOut(NcclTimeoutException failure) {
-    if (!timedOut.compareAndSet(null, failure)) {
-      return; // its operations on another stream were late, too
-    }
-    Statistics.failed(failure);
-    try {
-      if (!driver.revoke()) {
-        abort();
-      }
-    } catch (RuntimeException e) {
-      Loggers.of(LOGGER).warn("{}: its operations could not be ended", this, e);
-    }
+  Optional<Awaited> awaited(long number) {
+    Operation operation = numbers.operation(number);
+    return driver.awaited(operation, operation == null ? 0 : numbers.later(number));
   }
 
   @Override
   public boolean failureReported() {
-    return failureReported.get();
+    return failures.reported();
   }
 
   @Override
   public void noticeFailure() {
-    if (!failureReported() && isOpen() && !isAborted()) {
-      failure().ifPresent(found -> Loggers.of(LOGGER).warn("{}", found.getMessage()));
-    }
+    failures.notice();
   }
 
   @Override
   public boolean keepsFailing() {
-    return timedOut.get() != null && isOpen();
+    return failures.keepsFailing();
   }
 
   @Override
   public NcclException ended(String function) {
-    NcclTimeoutException late = timedOut.get();
-    return late == null
-        ? new CommunicatorAbortedException(function, toString())
-        : NcclException.copyOf(late, late.details());
+    return failures.ended(function);
   }
 
   /** Records that operations of this communicator are about to be enqueued on a stream. */

@@ -271,7 +271,7 @@ public final class Graph implements AutoCloseable {
       driver.launch(stream.driver());
       return;
     }
-    Launched launched = Launched.count(calls);
+    Launched launched = Launched.countOfGraph(calls);
     try {
       if (FlightRecorderEvents.on()) {
         GraphEvent event = new GraphEvent("launch", stream.device(), stream.number());

@@ -87,7 +87,7 @@ final class LaunchDeadline {
   /** Describes calls that the device has not completed within a time. */
   private NcclTimeoutException failure(Duration duration) {
     CommunicatorCore communicator = first.communicator();
-    Optional<Awaited> awaited = communicator.awaited();
+    Optional<Awaited> awaited = awaited(communicator);
     String who = awaited.map(Awaited::text).orElse("the device, and with it perhaps other ranks");
     NcclTimeoutException failure = new NcclTimeoutException(first.method(), duration, who);
     BitSet failed = awaited.map(Awaited::failed).orElseGet(BitSet::new);
@@ -98,25 +98,47 @@ final class LaunchDeadline {
     return failure;
   }
 
+  private Optional<Awaited> awaited(CommunicatorCore communicator) {
+    try {
+      return communicator.awaited(first.collective() ? number : 0);
+    } catch (RuntimeException | Error e) {
+      LOG.warn("{}: it is not known which ranks are late", communicator, e);
+      return Optional.empty();
+    }
+  }
+
   private void end() {
     if (ended()) {
       return;
     }
-    communicators().forEach(CommunicatorCore::dumpAfterFailure);
     NcclTimeoutException failure = failure(timeout());
-    switch (first.communicator().config().timeoutAction()) {
-      case REPORT -> LOG.error("{}", failure.getMessage());
-      case EXIT -> {
-        LOG.fatal("{}; the process ends", failure.getMessage());
-        Runtime.getRuntime().halt(1);
-      }
-      case ABORT -> {
-        LOG.error("{}; its operations are ended", failure.getMessage());
-        // Together: one alone might wait for the kernels of another.
-        Background.runTogether(
-            "nccl4j-deadline",
-            communicators().stream().<Runnable>map(each -> () -> each.timeOut(failure)).toList());
-      }
+    if (ended()) {
+      return; // by the deadline of another stream, meanwhile
+    }
+    dump();
+    if (!with(TimeoutAction.EXIT).isEmpty()) {
+      LOG.fatal("{}; the process ends", failure.getMessage());
+      Runtime.getRuntime().halt(1);
+    }
+    List<CommunicatorCore> aborted = with(TimeoutAction.ABORT);
+    LOG.error("{}{}", failure.getMessage(), aborted.isEmpty() ? "" : "; its operations are ended");
+    // Together: one alone might wait for the kernels of another.
+    Background.runTogether(
+        "nccl4j-deadline",
+        aborted.stream().<Runnable>map(each -> () -> each.failures().timeOut(failure)).toList());
+  }
+
+  private List<CommunicatorCore> with(TimeoutAction action) {
+    return communicators().stream()
+        .filter(communicator -> communicator.config().timeoutAction() == action)
+        .toList();
+  }
+
+  private void dump() {
+    try {
+      communicators().forEach(each -> each.failures().dumpAfterFailure());
+    } catch (RuntimeException | Error e) {
+      LOG.warn("the records of late operations cannot be written", e);
     }
   }
 }

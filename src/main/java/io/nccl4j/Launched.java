@@ -28,12 +28,21 @@ final class Launched implements PendingLaunch {
 
   /** Counts and records calls that are about to be launched. */
   static Launched count(List<Call> calls) {
+    return count(calls, false);
+  }
+
+  /** Counts and records the calls of a graph that is about to be launched as a unit. */
+  static Launched countOfGraph(List<Call> calls) {
+    return count(calls, true);
+  }
+
+  private static Launched count(List<Call> calls, boolean captured) {
     Launched launched = new Launched(calls, new long[calls.size()], new long[calls.size()]);
     for (int i = 0; i < launched.numbers.length; i++) {
       Call call = calls.get(i);
       if (!call.stream().captured()) {
         CommunicatorCore communicator = call.communicator();
-        launched.numbers[i] = communicator.numbers().count(call.operation(), call.peer());
+        launched.numbers[i] = communicator.numbers().count(call.operation(), call.peer(), captured);
         launched.records[i] = record(call, launched.numbers[i]);
       }
     }
@@ -118,7 +127,9 @@ final class Launched implements PendingLaunch {
   @Override
   public void completed(long nanos) {
     for (int i = 0; i < records.length; i++) {
-      calls.get(i).communicator().completeRecord(records[i], nanos);
+      Call call = calls.get(i);
+      call.communicator().numbers().completed(call.operation(), numbers[i]);
+      call.communicator().completeRecord(records[i], nanos);
     }
   }
 
@@ -132,7 +143,8 @@ final class Launched implements PendingLaunch {
             .toList();
     // The reporting thread must not wait until the records are written.
     Background.startOrRun(
-        "nccl4j-flight", () -> failed.forEach(CommunicatorCore::dumpAfterFailure));
+        "nccl4j-flight",
+        () -> failed.forEach(communicator -> communicator.failures().dumpAfterFailure()));
   }
 
   @Override

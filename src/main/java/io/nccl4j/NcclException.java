@@ -150,8 +150,9 @@ public class NcclException extends Nccl4jException {
    * The numbers are ranks of the communicator that the message names: the one whose operation
    * failed, or the parent if the creation of a child failed. Empty if none is known: ranks that
    * call different operations have not failed, and NCCL 2.29.2 and later name only ranks that do
-   * not answer or have left, after a wait for a stream that timed out; older releases none.
-   * Immutable; not updated after the exception was created.
+   * not answer or have left, after an operation or a wait for a stream that timed out or failed
+   * with {@link NcclRemoteException}; older releases none. Immutable; not updated after the
+   * exception was created.
    */
   public final Set<Integer> failedRanks() {
     return details.failedRanks();
@@ -160,9 +161,10 @@ public class NcclException extends Nccl4jException {
   /**
    * {@return the ranks that had not responded when the timeout expired, in ascending order; they
    * may be late, stopped or terminated} The numbers are as for {@link #failedRanks} and may include
-   * this rank. On NCCL 2.29.2 and later, the ranks that have called fewer collectives than this
-   * one, if the wait for a stream timed out and NCCL's RAS service reports them. Empty if the
-   * failure is not a timeout, with older releases of NCCL, and for a rendezvous. Immutable.
+   * this rank. On NCCL 2.29.2 and later, the ranks that have not called the oldest collective that
+   * this rank's device has not completed, if NCCL's RAS service reports them. Empty with older
+   * releases of NCCL, for a rendezvous, and, except on NCCL, if the failure is not a timeout.
+   * Immutable.
    */
   public final Set<Integer> missingRanks() {
     return details.missingRanks();

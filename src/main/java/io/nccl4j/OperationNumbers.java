@@ -12,10 +12,22 @@ import java.util.stream.LongStream;
 final class OperationNumbers {
   private static final OperationNumbers[] NONE = {};
 
+  /** The collectives whose operations are remembered: more than a device queues. */
+  private static final int REMEMBERED = 4096;
+
+  private static final Operation[] OPERATIONS = Operation.values();
+  private static final byte CAPTURED = -1;
+
   private final CommunicatorContext communicator;
   private long collectives;
   private long[] sends = {};
   private long[] receives = {};
+  // Of the last collectives, by number.
+  private final byte[] operations = new byte[REMEMBERED];
+  // The last collective that the device is known to have completed, and the messages that it is
+  // not known to have.
+  private long completed;
+  private long pendingMessages;
 
   // The numbers of the other ranks that were created together with this one by one thread.
   private OperationNumbers[] siblings = NONE;
@@ -33,14 +45,20 @@ final class OperationNumbers {
    * Counts an operation; returns its number among the collectives, or among the messages to or from
    * its peer. An operation that only one backend has is not counted and has number 0. Synchronized,
    * since a second thread is refused only after its operation was counted.
+   *
+   * @param captured whether the library runs it as a part of a graph
    */
-  synchronized long count(Operation operation, int peer) {
+  @SuppressWarnings("EnumOrdinal") // An index of OPERATIONS.
+  synchronized long count(Operation operation, int peer, boolean captured) {
     if (operation == null) {
       return 0;
     }
     if (!operation.pointToPoint()) {
-      return ++collectives;
+      collectives++;
+      operations[slot(collectives)] = captured ? CAPTURED : (byte) operation.ordinal();
+      return collectives;
     }
+    pendingMessages++;
     if (sends.length == 0) {
       sends = new long[communicator.size()];
       receives = new long[communicator.size()];
@@ -56,10 +74,55 @@ final class OperationNumbers {
       return;
     }
     if (operation.pointToPoint()) {
+      pendingMessages--;
       (operation == Operation.SEND ? sends : receives)[peer]--;
     } else {
       collectives--;
     }
+  }
+
+  private static int slot(long number) {
+    return (int) (number % REMEMBERED);
+  }
+
+  /** Records that the device has completed an operation, and so the collectives before it. */
+  synchronized void completed(Operation operation, long number) {
+    if (operation == null) {
+      return;
+    }
+    if (operation.pointToPoint()) {
+      pendingMessages--;
+    } else {
+      completed = Math.max(completed, number);
+    }
+  }
+
+  /**
+   * Returns the number of the oldest collective that the device has not completed; 0 if there is
+   * none, or perhaps an older message.
+   */
+  synchronized long oldestPending() {
+    return pendingMessages > 0 || completed == collectives ? 0 : completed + 1;
+  }
+
+  /**
+   * Returns the operation of a collective; null if it was captured, if it is too long ago, or for
+   * 0.
+   */
+  synchronized Operation operation(long number) {
+    if (number == 0 || collectives - number >= REMEMBERED) {
+      return null;
+    }
+    byte operation = operations[slot(number)];
+    return operation == CAPTURED ? null : OPERATIONS[operation];
+  }
+
+  /** Returns how many collectives of the same operation were counted later, except captured. */
+  synchronized long later(long number) {
+    byte operation = operations[slot(number)];
+    return LongStream.rangeClosed(number + 1, collectives)
+        .filter(other -> operations[slot(other)] == operation)
+        .count();
   }
 
   /** Returns the number of operations counted. */

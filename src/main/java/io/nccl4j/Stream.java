@@ -167,6 +167,8 @@ public final class Stream implements AutoCloseable {
         forgetAborted();
       }
       throw late;
+    } catch (NcclRemoteException lost) {
+      throw users.named(lost);
     }
   }
 

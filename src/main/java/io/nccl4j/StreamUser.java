@@ -30,6 +30,9 @@ interface StreamUser {
   /** Returns the failure, or empty; the first failure is also added to a running recording. */
   Optional<NcclException> failure();
 
+  /** Returns a failure, with the ranks that are lost as far as other processes tell. */
+  NcclException named(NcclException failure);
+
   /** Returns details for a wait that timed out: the communicator and its last collective. */
   FailureDetails lastEnqueued();
 

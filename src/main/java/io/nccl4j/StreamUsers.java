@@ -117,6 +117,15 @@ final class StreamUsers implements StreamContext {
   }
 
   /**
+   * Returns a failure of a wait; if only one communicator uses the stream, with the ranks that are
+   * lost.
+   */
+  NcclException named(NcclException failure) {
+    List<StreamUser> open = users.stream().filter(StreamUser::isOpen).toList();
+    return open.size() == 1 ? open.getFirst().named(failure) : failure;
+  }
+
+  /**
    * Names the communicators on the stream, the last enqueued collective of each and, if only one
    * uses the stream, the ranks that it waits for.
    */

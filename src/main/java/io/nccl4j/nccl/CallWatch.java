@@ -31,8 +31,9 @@ final class CallWatch {
           CallWatch::poll,
           OPEN::isEmpty);
 
-  // Only the polling thread uses it.
+  // Only the polling thread uses them.
   private static int polls;
+  private static long polledAt;
 
   private CallWatch() {}
 
@@ -52,8 +53,13 @@ final class CallWatch {
   }
 
   private static void poll() {
+    long now = System.nanoTime();
+    long since = now - polledAt;
+    polledAt = now;
+    // A call does not end while this process is stopped, and gets the time that was left.
+    long stopped = since > Poller.STOPPED_NANOS ? since : 0;
     OPEN.keySet().removeIf(CallWatch::ended);
-    OPEN.replaceAll(CallWatch::poll);
+    OPEN.replaceAll((end, last) -> poll(end, last, now, stopped));
     if (++polls % POLLS_BETWEEN_FAILURES == 0) {
       OPEN.keySet().forEach(CallWatch::noticeFailure);
     }
@@ -74,21 +80,26 @@ final class CallWatch {
     return end == null || end.handle().ended();
   }
 
-  /** Returns the call that is running on a communicator, and ends it if it is overdue. */
-  private static Seen poll(WeakReference<CommunicatorEnd> watched, Seen last) {
+  /**
+   * Returns the call that is running on a communicator, and ends it if it is overdue.
+   *
+   * @param stopped how long this process did not run since the last poll
+   */
+  private static Seen poll(
+      WeakReference<CommunicatorEnd> watched, Seen last, long now, long stopped) {
     CommunicatorEnd end = watched.get();
     int call = end == null || !end.handle().blocking() ? 0 : end.handle().watchedCall();
     if (call == 0) {
       return NO_CALL;
     }
     if (call != last.call()) {
-      return new Seen(call, System.nanoTime(), false);
+      return new Seen(call, now, false);
     }
-    long duration = System.nanoTime() - last.since();
-    if (last.overdue() || duration < end.handle().timeout().toNanos()) {
-      return last;
+    long since = last.since() + stopped;
+    boolean overdue = last.overdue() || now - since >= end.handle().timeout().toNanos();
+    if (overdue && !last.overdue()) {
+      end.endOverdueCall(call);
     }
-    end.endOverdueCall(call);
-    return new Seen(call, last.since(), true);
+    return new Seen(call, since, overdue);
   }
 }

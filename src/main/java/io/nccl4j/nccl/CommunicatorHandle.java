@@ -142,17 +142,10 @@ final class CommunicatorHandle {
     return pointer;
   }
 
-  /**
-   * Makes long calls inside the communicator. Messages to other threads mention that. Waits for a
-   * revoke, since the watchdog may have begun it, of which the caller need not know.
-   */
+  /** Makes long calls inside the communicator. Messages to other threads mention that. */
   void insideOnOwnThread(String function, Consumer<MemorySegment> calls) {
-    Deadline deadline = Deadline.after(timeout());
-    while (!tryEnter(function, ON_OWN_THREAD)) {
-      if (!context.isRevoked() || ended() || deadline.passed()) {
-        throw refusal(function);
-      }
-      LockSupport.parkNanos(POLL_NANOS);
+    if (!tryEnter(function, ON_OWN_THREAD)) {
+      throw refusal(function);
     }
     try {
       calls.accept(pointer);

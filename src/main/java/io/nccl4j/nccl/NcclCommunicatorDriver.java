@@ -271,8 +271,8 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   }
 
   @Override
-  public Optional<Awaited> awaited() {
-    return RasQuery.ask(handle.library(), context, hash);
+  public Optional<Awaited> awaited(Operation operation, long later) {
+    return new RasQuery(context.rank(), operation, later).ask(handle.library(), context, hash);
   }
 
   @Override

@@ -1,5 +1,7 @@
 package io.nccl4j.nccl;
 
+import io.nccl4j.NcclResult;
+import io.nccl4j.Operation;
 import io.nccl4j.internal.ffm.NativeEnvironment;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
@@ -11,6 +13,7 @@ import io.nccl4j.ras.RasStatus;
 import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.CommunicatorContext;
 import java.io.IOException;
+import java.net.ConnectException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
@@ -20,20 +23,20 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalLong;
-import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.stream.Collectors;
 import org.apache.logging.log4j.Logger;
 
 /**
- * Asks NCCL's RAS service which ranks of a communicator do not answer, have left, or have called
- * fewer collectives than this rank. Calls neither NCCL nor CUDA.
+ * Asks NCCL's RAS service which ranks of a communicator do not answer, have left, report an error,
+ * or have not called the collective that this rank's device has not completed. Calls neither NCCL
+ * nor CUDA.
  *
- * <p>The ranks call the collectives of a communicator in one order, so if a rank has a lower count
- * of any kind than this rank, it has not called an operation that this rank has called. NCCL counts
- * each kind alone: a rank that is behind in one kind and ahead in another calls other operations. A
- * rank that is behind need not be the cause: it may itself wait for an earlier operation.
+ * <p>NCCL counts the calls of each kind of collective alone, and this rank may have called it again
+ * since. The ranks call the collectives of a communicator in one order, so a rank with a lower
+ * count than this rank had at that collective has not called it; if it is ahead in another kind, it
+ * calls other operations. All other ranks wait, or have not begun to.
  */
 final class RasQuery {
   private static final Logger LOG = Loggers.of("io.nccl4j.nccl.NcclCommunicator");
@@ -44,8 +47,28 @@ final class RasQuery {
   private static final NcclVersion SAFE = NcclVersion.of(2, 29, 2);
 
   private static final int MOST_PROCESSES = 4;
+  private static final int MOST_COUNTS = 4;
 
-  private RasQuery() {}
+  private static final String UNCOUNTED =
+      "NCCL counts neither sends and receives nor captured operations, so it does not tell which rank is late";
+
+  private final int self;
+  private final Operation operation;
+  private final long later;
+
+  /**
+   * Creates a query.
+   *
+   * @param self this rank
+   * @param operation the collective that this rank's device has not completed, or null if it is not
+   *     known
+   * @param later how often this rank has called it since
+   */
+  RasQuery(int self, Operation operation, long later) {
+    this.self = self;
+    this.operation = operation;
+    this.later = later;
+  }
 
   /**
    * Returns what the service tells about a communicator, or why it does not; empty if it cannot be
@@ -53,8 +76,7 @@ final class RasQuery {
    *
    * @param hash the communicator's hash, if it is known
    */
-  static Optional<Awaited> ask(
-      NcclVersion library, CommunicatorContext context, OptionalLong hash) {
+  Optional<Awaited> ask(NcclVersion library, CommunicatorContext context, OptionalLong hash) {
     if (!library.atLeast(SAFE)) {
       LOG.debug(
           "{}: the RAS service of NCCL {} is not asked who is late, since it may crash before {}",
@@ -71,7 +93,7 @@ final class RasQuery {
     }
     String address = NativeEnvironment.get("NCCL_RAS_ADDR").orElse(RasClient.DEFAULT_ADDRESS);
     try {
-      return Optional.of(ask(RasClient.of(address), context, hash));
+      return Optional.of(ask(RasClient.of(address).safe(), context, hash));
     } catch (IOException | IllegalArgumentException e) {
       LOG.debug("{}: NCCL's RAS service at {} was not asked", context, address, e);
       return Optional.of(unknown("NCCL does not report the ranks: " + reason(e)));
@@ -85,27 +107,53 @@ final class RasQuery {
     return Objects.requireNonNullElse(e.getMessage(), e.toString());
   }
 
-  /** Asks until a process of this job answers: those of other jobs may listen there, too. */
-  private static Awaited ask(RasClient client, CommunicatorContext context, OptionalLong hash)
+  /**
+   * Asks until a process of this job has answered for all others. Processes of other jobs may
+   * listen there, too, and of other releases. NCCL goes around processes that are silent only after
+   * a few seconds; until then, those behind them seem to be silent as well.
+   */
+  private Awaited ask(RasClient client, CommunicatorContext context, OptionalLong hash)
       throws IOException, InterruptedException {
     Deadline deadline = Deadline.after(TIMEOUT);
     Backoff backoff = Backoff.betweenAttempts(deadline);
-    int found = 0;
+    Awaited incomplete = null;
+    IOException failure = null;
     do {
-      List<RasStatus.Communicator> own =
-          client.status(Duration.ofMillis(deadline.remainingMillis())).communicators().stream()
-              .filter(communicator -> isOwn(communicator, context, hash))
-              .toList();
-      if (own.size() == 1) {
-        return describe(own.getFirst(), context.rank());
+      try {
+        RasStatus status = client.status(Duration.ofMillis(deadline.remainingMillis()));
+        List<RasStatus.Communicator> own =
+            status.communicators().stream()
+                .filter(communicator -> isOwn(communicator, context, hash))
+                .toList();
+        if (own.size() > 1) {
+          return unknown(
+              "NCCL's RAS service reports %d communicators like this one, so its ranks are not known"
+                  .formatted(own.size()));
+        }
+        if (own.size() == 1) {
+          Awaited answer = describe(own.getFirst(), status.timeouts() == 0);
+          if (status.timeouts() == 0) {
+            return answer;
+          }
+          incomplete = answer;
+        }
+      } catch (ConnectException nobodyListens) {
+        throw nobodyListens;
+      } catch (IOException e) {
+        if (failure == null) {
+          failure = e; // A later attempt may fail for lack of time only.
+        } else {
+          LOG.debug("{}: NCCL's RAS service was not asked", context, e);
+        }
       }
-      found = own.size();
-    } while (found == 0 && backoff.pause() && !deadline.passed());
-    return unknown(
-        found == 0
-            ? "NCCL's RAS service at " + client + " answered for other jobs only"
-            : "NCCL's RAS service reports %d communicators like this one, so its ranks are not known"
-                .formatted(found));
+    } while (backoff.pause() && !deadline.passed());
+    if (incomplete != null) {
+      return incomplete;
+    }
+    if (failure != null) {
+      throw failure;
+    }
+    return unknown("NCCL's RAS service at " + client + " answered for other jobs only");
   }
 
   /** Returns whether a communicator has this process's rank and, if it is known, the hash. */
@@ -128,12 +176,23 @@ final class RasQuery {
   /**
    * Describes who is missing in a communicator.
    *
-   * @param self this rank, which is among those that reported
+   * @param communicator has this rank among those that reported
+   * @param complete whether all processes that are not silent have reported
    */
-  static Awaited describe(RasStatus.Communicator communicator, int self) {
+  Awaited describe(RasStatus.Communicator communicator, boolean complete) {
     List<String> texts = new ArrayList<>();
-    BitSet failed = missing(communicator, texts);
-    BitSet behind = behind(communicator, self, texts);
+    BitSet failed = missing(communicator, complete, texts);
+    BitSet behind = behind(communicator, texts);
+    states(communicator, texts);
+    if (!complete) {
+      texts.add("not all processes have answered NCCL yet");
+    } else if (texts.isEmpty()) {
+      texts.add(
+          number(communicator) <= 0
+              ? UNCOUNTED
+              : "all ranks have called %s, so NCCL does not tell which rank is late"
+                  .formatted(call(communicator)));
+    }
     return new Awaited(String.join("; ", texts), behind, failed);
   }
 
@@ -141,7 +200,9 @@ final class RasQuery {
   private enum Absence {
     DEAD("is considered dead", "are considered dead"),
     SILENT("does not answer", "do not answer"),
-    LEFT("has left the communicator", "have left the communicator");
+    LEFT("has left the communicator", "have left the communicator"),
+    /** Its process may be well: RAS may be turned off there. */
+    UNKNOWN("is not known to NCCL's RAS service", "are not known to NCCL's RAS service");
 
     private final String ofOne;
     private final String ofSeveral;
@@ -152,115 +213,174 @@ final class RasQuery {
     }
 
     static Absence of(RasStatus.MissingRank rank) {
-      return rank.consideredDead() ? DEAD : rank.unresponsive() ? SILENT : LEFT;
+      if (rank.consideredDead()) {
+        return DEAD;
+      }
+      if (rank.pid() < 0) {
+        return UNKNOWN;
+      }
+      return rank.unresponsive() ? SILENT : LEFT;
+    }
+
+    String describe(Members ranks) {
+      return ranks.text(ofOne, ofSeveral);
     }
   }
 
-  /** Describes the ranks that no process reported, and returns them. */
-  private static BitSet missing(RasStatus.Communicator communicator, List<String> texts) {
-    BitSet all = new BitSet();
-    for (Absence absence : Absence.values()) {
-      BitSet ranks = new BitSet();
-      Processes processes = new Processes();
-      for (RasStatus.MissingRank rank : communicator.missingRanks()) {
-        if (Absence.of(rank) == absence) {
-          ranks.set(rank.rank());
-          processes.add(rank.host(), rank.pid());
-        }
-      }
-      if (!ranks.isEmpty()) {
-        String state = ranks.cardinality() == 1 ? absence.ofOne : absence.ofSeveral;
-        texts.add(RankSets.describe(ranks) + " " + state + processes);
-        all.or(ranks);
-      }
+  /** Describes the ranks that no process reported; returns those that are lost. */
+  private static BitSet missing(
+      RasStatus.Communicator communicator, boolean complete, List<String> texts) {
+    Map<Absence, Members> absent = new TreeMap<>();
+    BitSet unlisted = new BitSet();
+    unlisted.set(0, communicator.size());
+    communicator.ranks().forEach(rank -> unlisted.clear(rank.rank()));
+    for (RasStatus.MissingRank rank : communicator.missingRanks()) {
+      unlisted.clear(rank.rank());
+      absent
+          .computeIfAbsent(Absence.of(rank), _ -> new Members())
+          .add(rank.rank(), rank.host(), rank.pid());
     }
-    return all;
+    if (!unlisted.isEmpty()) {
+      absent.computeIfAbsent(Absence.UNKNOWN, _ -> new Members()).ranks.or(unlisted);
+    }
+    BitSet failed = new BitSet();
+    absent.forEach(
+        (absence, members) -> {
+          texts.add(absence.describe(members));
+          boolean certain = complete || absence != Absence.SILENT;
+          if (certain && absence != Absence.UNKNOWN) {
+            failed.or(members.ranks);
+          }
+        });
+    return failed;
   }
 
-  /** Describes the ranks that have called fewer collectives than this rank, and returns them. */
-  private static BitSet behind(RasStatus.Communicator communicator, int self, List<String> texts) {
-    Map<String, Long> own =
-        communicator.ranks().stream()
-            .filter(rank -> rank.rank() == self)
-            .findFirst()
-            .orElseThrow()
-            .calls();
+  /** Returns how NCCL names the operation. */
+  private String kind() {
+    return operation.function().substring("nccl".length());
+  }
+
+  /** Returns this rank's count at the operation; 0 or less if NCCL has not counted it. */
+  private long number(RasStatus.Communicator communicator) {
+    return operation == null ? 0 : own(communicator).getOrDefault(kind(), 0L) - later;
+  }
+
+  private Map<String, Long> own(RasStatus.Communicator communicator) {
+    return communicator.ranks().stream()
+        .filter(rank -> rank.rank() == self)
+        .findFirst()
+        .orElseThrow()
+        .calls();
+  }
+
+  /** Returns the operation in words, with its number, such as {@code all-reduce 641}. */
+  private String call(RasStatus.Communicator communicator) {
+    String words = kind().replaceAll("(?<=[a-z])(?=[A-Z])", "-").toLowerCase(Locale.ROOT);
+    return words + " " + number(communicator);
+  }
+
+  /** Describes the ranks that have not called the operation, and returns them. */
+  private BitSet behind(RasStatus.Communicator communicator, List<String> texts) {
+    long number = number(communicator);
+    if (number <= 0) {
+      return new BitSet();
+    }
+    Map<String, Long> own = own(communicator);
+    TreeMap<Long, Members> late = new TreeMap<>();
+    Members different = new Members();
     BitSet behind = new BitSet();
-    BitSet ahead = new BitSet();
     for (RasStatus.Rank rank : communicator.ranks()) {
-      rank.calls()
-          .forEach(
-              (kind, count) -> {
-                long called = own.getOrDefault(kind, 0L);
-                if (count < called) {
-                  behind.set(rank.rank());
-                } else if (count > called) {
-                  ahead.set(rank.rank());
-                }
-              });
+      long count = rank.calls().getOrDefault(kind(), 0L);
+      if (count >= number) {
+        continue;
+      }
+      if (rank.calls().entrySet().stream()
+          .anyMatch(other -> other.getValue() > own.getOrDefault(other.getKey(), 0L))) {
+        different.add(rank);
+      } else {
+        late.computeIfAbsent(count, _ -> new Members()).add(rank);
+        behind.set(rank.rank());
+      }
     }
-    BitSet different = (BitSet) behind.clone();
-    different.and(ahead);
-    own.forEach((kind, called) -> texts.addAll(counts(communicator, behind, kind, called)));
-    if (!different.isEmpty()) {
-      texts.add(RankSets.describe(different) + " called other collectives than this rank");
-      behind.andNot(different);
-    } else if (behind.isEmpty() && texts.isEmpty()) {
-      texts.add(
-          (ahead.isEmpty()
-                  ? "all ranks have called the same collectives"
-                  : "no rank has called fewer collectives than this one")
-              + ", so NCCL does not tell which rank is late; it counts neither sends and receives nor captured operations");
+    String call = call(communicator) + ": ";
+    late.entrySet().stream()
+        .limit(MOST_COUNTS)
+        .forEach(
+            same -> {
+              String count = same.getKey() == 0 ? "none" : same.getKey().toString();
+              texts.add(call + same.getValue().called(count));
+            });
+    late.values().stream()
+        .skip(MOST_COUNTS)
+        .reduce(Members::and)
+        .ifPresent(others -> texts.add(call + others.called("fewer")));
+    if (!different.ranks.isEmpty()) {
+      texts.add(call + different.called("other collectives"));
     }
     return behind;
   }
 
-  /** Describes which of some ranks have called fewer collectives of a kind than this rank. */
-  private static List<String> counts(
-      RasStatus.Communicator communicator, BitSet ranks, String kind, long called) {
-    SortedMap<Long, BitSet> byCount = new TreeMap<>();
-    Map<Long, Processes> processes = new TreeMap<>();
+  /** Describes what ranks that answer say about themselves. */
+  private void states(RasStatus.Communicator communicator, List<String> texts) {
+    Map<String, Members> states = new TreeMap<>();
     for (RasStatus.Rank rank : communicator.ranks()) {
-      long count = rank.calls().getOrDefault(kind, 0L);
-      if (ranks.get(rank.rank()) && count < called) {
-        byCount.computeIfAbsent(count, _ -> new BitSet()).set(rank.rank());
-        processes.computeIfAbsent(count, _ -> new Processes()).add(rank.host(), rank.pid());
+      String state = rank.rank() == self ? "" : state(rank);
+      if (!state.isEmpty()) {
+        states.computeIfAbsent(state, _ -> new Members()).add(rank);
       }
     }
-    List<String> texts = new ArrayList<>();
-    byCount.forEach(
-        (count, late) ->
-            texts.add(
-                "%s %d: %s %s called %s%s"
-                    .formatted(
-                        words(kind),
-                        called,
-                        RankSets.describe(late),
-                        late.cardinality() == 1 ? "has" : "have",
-                        count == 0 ? "none" : "" + count,
-                        processes.get(count))));
-    return texts;
+    states.forEach((state, ranks) -> texts.add(ranks.text("reports " + state, "report " + state)));
   }
 
-  /** Returns NCCL's name of a kind of collective in words, such as {@code all-reduce}. */
-  private static String words(String kind) {
-    return kind.replaceAll("(?<=[a-z])(?=[A-Z])", "-").toLowerCase(Locale.ROOT);
+  private static String state(RasStatus.Rank rank) {
+    NcclResult error = NcclResult.ofCode(rank.asyncResult());
+    return switch (error) {
+      // A remote error is one of another rank.
+      case SUCCESS, IN_PROGRESS, REMOTE_ERROR ->
+          rank.aborting() ? "an abort" : rank.finalizing() || rank.destroying() ? "a close" : "";
+      default -> error.toString();
+    };
   }
 
-  /** Processes, of which a message names the first few. */
-  private static final class Processes {
-    private final TreeSet<String> names = new TreeSet<>();
+  /** Ranks, and their processes, of which a message names the first few. */
+  private static final class Members {
+    private final BitSet ranks = new BitSet();
+    private final TreeSet<String> processes = new TreeSet<>();
 
-    void add(String host, int pid) {
-      names.add("host " + host + ", process " + pid);
+    void add(RasStatus.Rank rank) {
+      add(rank.rank(), rank.host(), rank.pid());
     }
 
-    @Override
-    public String toString() {
-      String more = names.size() > MOST_PROCESSES ? ", and more" : "";
-      return names.stream()
-          .limit(MOST_PROCESSES)
-          .collect(Collectors.joining("; ", " (", more + ")"));
+    void add(int rank, String host, int pid) {
+      ranks.set(rank);
+      if (pid >= 0) {
+        processes.add("host " + host + ", process " + pid);
+      }
+    }
+
+    Members and(Members others) {
+      Members all = new Members();
+      all.ranks.or(ranks);
+      all.ranks.or(others.ranks);
+      all.processes.addAll(processes);
+      all.processes.addAll(others.processes);
+      return all;
+    }
+
+    String called(String what) {
+      return text("has called " + what, "have called " + what);
+    }
+
+    String text(String ofOne, String ofSeveral) {
+      String state = ranks.cardinality() == 1 ? ofOne : ofSeveral;
+      String more = processes.size() > MOST_PROCESSES ? ", and more)" : ")";
+      String where =
+          processes.isEmpty()
+              ? ""
+              : processes.stream()
+                  .limit(MOST_PROCESSES)
+                  .collect(Collectors.joining("; ", " (", more));
+      return RankSets.describe(ranks) + " " + state + where;
     }
   }
 }

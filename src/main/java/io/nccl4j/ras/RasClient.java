@@ -38,10 +38,12 @@ public final class RasClient {
 
   private final String host;
   private final int port;
+  private final boolean safe;
 
-  private RasClient(String host, int port) {
+  private RasClient(String host, int port, boolean safe) {
     this.host = host;
     this.port = port;
+    this.safe = safe;
   }
 
   /**
@@ -63,7 +65,17 @@ public final class RasClient {
       throw new IllegalArgumentException(
           "address is '" + address + "', must be HOST:PORT; an IPv6 address is in brackets");
     }
-    return new RasClient(host, Arguments.inRange(Integer.parseInt(port), "port", 1, MAX_PORT));
+    int number = Arguments.inRange(Integer.parseInt(port), "port", 1, MAX_PORT);
+    return new RasClient(host, number, false);
+  }
+
+  /**
+   * {@return a client of the same address that never asks a process which {@link #status} can end}
+   * For programs that ask without knowing who listens: the request to a release before 2.29 is
+   * refused with a {@link RasException}.
+   */
+  public RasClient safe() {
+    return new RasClient(host, port, true);
   }
 
   /**
@@ -71,8 +83,8 @@ public final class RasClient {
    * waits up to 10 seconds for those that do not answer, so a shorter timeout may be too short.
    *
    * @param timeout for connecting and the whole answer
-   * @throws RasException if the peer is no RAS service, is older than NCCL 2.28.7, or sends an
-   *     invalid answer or one of more than 64 MiB
+   * @throws RasException if the peer is no RAS service, is older than NCCL 2.28.7 (or {@link
+   *     #safe}), or sends an invalid answer or one of more than 64 MiB
    * @throws SocketTimeoutException if the timeout expires
    * @throws IOException if the connection fails
    */
@@ -81,6 +93,9 @@ public final class RasClient {
     try (RasConnection connection = connect(Deadline.after(timeout))) {
       connection.command("SET FORMAT json", "2.28.7");
       connection.command(wait(timeout), "2.24");
+      if (safe) {
+        connection.requireMonitor();
+      }
       connection.send("STATUS");
       JsonReader json = new JsonReader(connection.reader());
       RasStatus status = RasStatus.read(json);

@@ -77,6 +77,15 @@ final class RasConnection implements AutoCloseable {
     }
   }
 
+  /** Refuses a release without {@code MONITOR}: a status can end its process. */
+  void requireMonitor() throws IOException {
+    // There is no such group, so this has no effect on a release that has the command.
+    String reply = ask("MONITOR none");
+    if (reply.startsWith("ERROR: Unknown command ")) {
+      throw new RasException(this + " is of a release before 2.29, which a request can end");
+    }
+  }
+
   void send(String command) throws IOException {
     socket.getOutputStream().write((command + "\n").getBytes(StandardCharsets.US_ASCII));
   }

@@ -78,7 +78,8 @@ public record RasStatus(
    * @param secondaryHash identifies the process of rank 0, in case the hash is not unique
    * @param size the number of its ranks
    * @param ranks the ranks whose processes reported it, in ascending order
-   * @param missingRanks the others, in ascending order
+   * @param missingRanks the others, in ascending order; without ranks of processes in which RAS is
+   *     turned off
    */
   public record Communicator(
       long hash, String secondaryHash, int size, List<Rank> ranks, List<MissingRank> missingRanks) {
@@ -233,7 +234,8 @@ public record RasStatus(
 
   /**
    * A rank that no process reported. If it is neither unresponsive nor considered dead, its process
-   * answered, but no longer has the communicator: it has destroyed or aborted it.
+   * answered, but no longer has the communicator: it has destroyed or aborted it. If its process id
+   * is -1, RAS may be turned off there, and nothing follows from the absence of an answer.
    *
    * @param rank its number in the communicator
    * @param host the address of its process, or {@code unknown}

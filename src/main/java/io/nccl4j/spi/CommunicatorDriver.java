@@ -98,8 +98,12 @@ public interface CommunicatorDriver {
   /**
    * Returns what this rank's current operation waits for; empty if that is not known. Asks other
    * processes, for at most a few seconds, and makes no native call that can block.
+   *
+   * @param operation the oldest collective that the device has not completed; null if it is not
+   *     known, or if the oldest operation is a message or part of a graph
+   * @param later how often this rank has called the same operation since, except in graphs
    */
-  default Optional<Awaited> awaited() {
+  default Optional<Awaited> awaited(Operation operation, long later) {
     return Optional.empty();
   }
 

@@ -22,6 +22,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.fixtures.Creation;
+import io.nccl4j.fixtures.LogLines;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.nccl.NcclCommunicator;
@@ -52,6 +53,8 @@ class AbortTest {
   private static final Duration SOON = Duration.ofSeconds(30);
   private static final CommunicatorConfig SHORT_TIMEOUT =
       CONFIG.withTimeout(Duration.ofMillis(300));
+
+  private static final String ABORT_LATE = ": ncclCommAbort is late; its thread keeps running";
 
   private Backend backend;
 
@@ -190,6 +193,23 @@ class AbortTest {
       assertThrows(CommunicatorAbortedException.class, streams.get(pair)::synchronize);
       streams.get(pair).close();
       values.get(pair).close();
+    }
+  }
+
+  @Test
+  void abortThatWaitsInNcclGoesOnInTheBackground() {
+    StandIn.pitfall(15);
+    List<Communicator> stuck = backend.newCommunicators(new int[] {0, 1}, HOUR_TIMEOUT);
+    List<Communicator> aborted = backend.newCommunicators(new int[] {0, 1}, SHORT_TIMEOUT);
+    try (LogLines log = new LogLines(NcclCommunicator.class);
+        Stream stream = stuck.getFirst().newStream();
+        Buffer value = stuck.getFirst().newBuffer(DataType.INT32, 1)) {
+      stuck.getFirst().allReduce(value, value, ReduceOp.SUM, stream);
+      assertTimeoutPreemptively(SOON, () -> Communicator.abortAll(aborted));
+      assertEquals(2, log.lines().size(), log.lines()::toString);
+      log.lines().forEach(line -> assertTrue(line.endsWith(ABORT_LATE), line));
+      Communicator.abortAll(stuck);
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
     }
   }
 

@@ -1,6 +1,7 @@
 package io.nccl4j.ffm;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -8,8 +9,11 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -29,6 +33,8 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
@@ -140,10 +146,43 @@ class RasOnStandInTest {
   void messagesAreNotCounted() {
     pair.rank(0).recv(data.get(0), 1, pair.stream(0));
     NcclException thrown = timeout();
-    assertContains(
-        "; all ranks have called the same collectives, so NCCL does not tell which rank is late",
-        thrown);
+    assertContains("; NCCL counts neither sends and receives nor captured operations, so", thrown);
     assertEquals(Set.of(), thrown.missingRanks());
+  }
+
+  /** Rank 1 has not called the message, nor the collective behind it, for which nothing waits. */
+  @Test
+  void collectivesBehindAMessageNameNobody() {
+    pair.rank(0).recv(data.get(0), 1, pair.stream(0));
+    allReduce(0);
+    NcclException thrown = timeout();
+    assertContains("; NCCL counts neither sends and receives nor captured operations, so", thrown);
+    assertEquals(Set.of(), thrown.missingRanks());
+  }
+
+  /** NCCL does not count captured operations, and what is called after them is not late. */
+  @Test
+  void capturedOperationsAreNotCounted() {
+    Graph graph = Graph.capture(pair.stream(0), () -> allReduce(0));
+    graph.launch(pair.stream(0));
+    allReduce(0);
+    NcclException thrown = timeout();
+    assertContains("; NCCL counts neither sends and receives nor captured operations, so", thrown);
+    assertEquals(Set.of(), thrown.missingRanks());
+  }
+
+  /** The oldest operation that has not completed counts, not those that this rank called since. */
+  @Test
+  void oldestPendingOperationIsCompared() {
+    allReduce(0);
+    pair.rank(0).broadcast(data.get(0), 1, pair.stream(0));
+    allReduce(0);
+    allReduce(0);
+    assertContains("; all-reduce 2: rank 1 has called 1" + process(), timeout());
+    Group.run(() -> allReduce(1));
+    NcclException thrown = timeout();
+    assertContains("; broadcast 1: rank 1 has called none" + process(), thrown);
+    assertFalse(thrown.getMessage().contains("all-reduce"), thrown::getMessage);
   }
 
   /** The children and the parent are alike but for their hashes. */
@@ -185,6 +224,76 @@ class RasOnStandInTest {
     }
   }
 
+  /** Listeners of other jobs: an old release, one that ends, another service, and then NCCL. */
+  @Test
+  void otherListenersAreSkipped() throws IOException {
+    List<String> asked = new CopyOnWriteArrayList<>();
+    try (RasServer shared =
+        new RasServer(
+            (command, connection) -> {
+              asked.add(connection + " " + command);
+              return switch (connection) {
+                case 1 -> RasServer.older(command, "NCCL version 2.27.7");
+                case 2 ->
+                    command.startsWith("MONITOR")
+                        ? RasServer.text("ERROR: Unknown command MONITOR none\n")
+                        : RasServer.nccl(command, ANOTHER_JOB);
+                case 3 -> RasServer.nccl(command, "{\"nccl_version\"");
+                case 4 -> RasServer.text("HTTP/1.1 400 Bad Request\n\n");
+                default -> RasServer.nccl(command, standInStatus());
+              };
+            })) {
+      StandIn.setEnvironment("NCCL_RAS_ADDR", shared.address());
+      allReduce(0);
+      assertEquals(Set.of(1), timeout().missingRanks());
+    }
+    // Asking the status of these could end them.
+    assertFalse(asked.contains("1 STATUS"), asked::toString);
+    assertFalse(asked.contains("2 STATUS"), asked::toString);
+    assertTrue(asked.contains("3 STATUS"), asked::toString);
+  }
+
+  /** NCCL goes around a silent process only after a while. */
+  @Test
+  void incompleteAnswerIsAskedForAgain() throws IOException {
+    try (RasServer slow =
+        new RasServer(
+            (command, connection) -> {
+              String status = standInStatus();
+              return RasServer.nccl(
+                  command,
+                  connection > 1
+                      ? status
+                      : status.replace("\"timeouts_count\": 0", "\"timeouts_count\": 1"));
+            })) {
+      StandIn.setEnvironment("NCCL_RAS_ADDR", slow.address());
+      allReduce(0);
+      assertEquals(Set.of(1), timeout().missingRanks());
+      assertEquals(2, slow.accepted());
+    }
+  }
+
+  @Test
+  void remoteErrorNamesTheLostRank() {
+    allReduce(0);
+    pair.rank(1).abort();
+    assertThrows(
+        NcclRemoteException.class,
+        () -> pair.nccl(0).callNative("failRank", RasOnStandInTest::reportRemoteError));
+    for (int i = 0; i < 2; i++) {
+      NcclException thrown =
+          assertThrows(NcclRemoteException.class, () -> pair.stream(0).synchronize(TIMEOUT));
+      assertContains("; rank 1 has left the communicator", thrown);
+      assertEquals(Set.of(1), thrown.failedRanks());
+      assertEquals("ncclCommGetAsyncError", thrown.function());
+    }
+  }
+
+  private static int reportRemoteError(MemorySegment comm) {
+    StandIn.failRank(comm, 0, NcclResult.REMOTE_ERROR.code());
+    return 0;
+  }
+
   private static String standInStatus() {
     try (Socket socket = new Socket(InetAddress.ofLiteral("127.0.0.1"), PORT)) {
       socket
@@ -205,6 +314,20 @@ class RasOnStandInTest {
       NcclException thrown = timeout();
       assertContains(
           "; NCCL's RAS service at " + other.address() + " answered for other jobs only", thrown);
+      assertEquals(Set.of(), thrown.missingRanks());
+    }
+  }
+
+  @Test
+  void silentServiceIsNotAwaited() throws IOException {
+    try (RasServer silent = new RasServer((_, _) -> null)) {
+      StandIn.setEnvironment("NCCL_RAS_ADDR", silent.address());
+      allReduce(0);
+      long start = System.nanoTime();
+      NcclException thrown = timeout();
+      long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - start);
+      assertTrue(5 <= seconds && seconds < 15, "after " + seconds + " s");
+      assertContains("; NCCL does not report the ranks: " + silent.address() + " did not", thrown);
       assertEquals(Set.of(), thrown.missingRanks());
     }
   }

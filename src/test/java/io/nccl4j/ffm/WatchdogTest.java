@@ -9,6 +9,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.Group;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
@@ -21,14 +22,19 @@ import io.nccl4j.fixtures.libraries.Requirement;
 import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.nccl.NcclCommunicator;
+import java.io.BufferedReader;
+import java.lang.ProcessBuilder.Redirect;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What is logged and done while no thread waits for operations that do not complete. */
 @OnStandIn
@@ -80,19 +86,67 @@ class WatchdogTest {
     }
   }
 
+  private static ProcessBuilder hangingRank(int seconds, boolean inCall) {
+    return FinishedProgram.builder(
+        Map.of(),
+        FinishedProgram.java(
+            "-Dio.nccl4j.nccl.library=" + Requirement.library("nccl"),
+            "-Dio.nccl4j.cudart.library=" + Requirement.library("cudart"),
+            HangingRank.class.getName(),
+            "" + seconds,
+            "" + inCall));
+  }
+
+  /** As its peers may have been, so that they are late for no other reason. */
+  @ParameterizedTest
+  @ValueSource(booleans = {true, false})
+  void stoppedProcessHasTheTimeThatWasLeft(boolean inCall) throws Exception {
+    Process rank = hangingRank(12, inCall).redirectError(Redirect.DISCARD).start();
+    try (BufferedReader out = rank.inputReader()) {
+      assertEquals("waits", out.readLine());
+      Thread.sleep(3_000); // until it waits
+      signal(rank, "STOP");
+      Thread.sleep(12_000);
+      signal(rank, "CONT");
+      assertFalse(rank.waitFor(4, TimeUnit.SECONDS), "it had some nine seconds left");
+      assertTrue(rank.waitFor(1, TimeUnit.MINUTES));
+      assertEquals(1, rank.exitValue());
+    } finally {
+      rank.destroyForcibly();
+    }
+  }
+
+  private static void signal(Process process, String name) throws Exception {
+    assertEquals(0, new ProcessBuilder("kill", "-" + name, "" + process.pid()).start().waitFor());
+  }
+
   @Test
   void exitEndsTheProcessWithoutHooks() throws Exception {
-    FinishedProgram ended =
-        FinishedProgram.run(
-            Map.of(),
-            FinishedProgram.java(
-                "-Dio.nccl4j.nccl.library=" + Requirement.library("nccl"),
-                "-Dio.nccl4j.cudart.library=" + Requirement.library("cudart"),
-                HangingRank.class.getName()));
+    FinishedProgram ended = FinishedProgram.run(hangingRank(1, false));
     assertEquals(1, ended.status(), ended::output);
     assertTrue(ended.out().startsWith("waits\n"), ended::output);
     assertTrue(ended.out().endsWith("; the process ends\n"), ended::output);
     assertEquals(2, ended.out().lines().count(), ended::output);
+  }
+
+  /** Of operations that were launched together, each ends as its own communicator says. */
+  @Test
+  void eachCommunicatorOfAGroupHasItsOwnAction() throws Exception {
+    try (Pair reported = new Pair(config(2, TimeoutAction.REPORT));
+        Pair aborted = new Pair(config(2, TimeoutAction.ABORT));
+        Stream stream = reported.rank(0).newStream();
+        Buffer value = reported.rank(0).newBuffer(DataType.FLOAT32, 1);
+        Buffer another = reported.rank(0).newBuffer(DataType.FLOAT32, 1)) {
+      Group.run(
+          () -> {
+            reported.rank(0).allReduce(value, value, ReduceOp.SUM, stream);
+            aborted.rank(0).allReduce(another, another, ReduceOp.SUM, stream);
+          });
+      await(aborted.rank(0)::isAborted);
+      Thread.sleep(500);
+      assertFalse(reported.rank(0).isAborted());
+      Communicator.abortAll(List.of(reported.rank(0), aborted.rank(0)));
+    }
   }
 
   @Test

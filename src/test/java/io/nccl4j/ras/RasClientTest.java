@@ -17,6 +17,7 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Asks a server that answers as NCCL does, or not. */
@@ -298,6 +299,33 @@ class RasClientTest {
       assertEquals(List.of("CLIENT PROTOCOL 2", "SET FORMAT json"), commands);
       assertEquals(text, client.text(true, AMPLE));
       assertEquals("VERBOSE STATUS", commands.getLast());
+    }
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "ERROR: Invalid event group 'none', true",
+    "ERROR: Unknown command MONITOR none, false"
+  })
+  void safeClientAsksOnlyReleasesWithEvents(String reply, boolean asked) throws IOException {
+    List<String> commands = new ArrayList<>();
+    try (RasServer server =
+        new RasServer(
+            (command, _) -> {
+              commands.add(command);
+              return command.startsWith("MONITOR")
+                  ? RasServer.text(reply + "\n")
+                  : RasServer.nccl(command, STATUS);
+            })) {
+      RasClient client = RasClient.of(server.address());
+      if (asked) {
+        assertEquals(EXPECTED, client.safe().status(AMPLE));
+      } else {
+        RasException refused = assertThrows(RasException.class, () -> client.safe().status(AMPLE));
+        assertTrue(refused.getMessage().contains("before 2.29"), refused::getMessage);
+      }
+      assertEquals(asked, commands.contains("STATUS"));
+      assertEquals(EXPECTED, client.status(AMPLE));
     }
   }
 

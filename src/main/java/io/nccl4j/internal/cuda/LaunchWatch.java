@@ -48,8 +48,10 @@ final class LaunchWatch {
 
   // Held to look at the first launches; never while waiting.
   private final ReentrantLock polling = new ReentrantLock();
-  // When the device was last seen to complete a launch; guarded by the lock.
+  // When the device was last seen to complete a launch, and when it was last looked at; guarded by
+  // the lock.
   private long completedAt = System.nanoTime();
+  private long polledAt = completedAt;
 
   private record Launch(PendingLaunch launched, CudaEventDriver end, long at) {}
 
@@ -122,7 +124,15 @@ final class LaunchWatch {
       long now = System.nanoTime();
       if (!ended(first, now)) {
         // Counted from the launch, or from the end of the launch before it.
-        first.launched.pending(Math.min(now - first.at, now - completedAt));
+        long waited = Math.min(now - first.at, now - completedAt);
+        long since = Math.min(waited, now - polledAt);
+        if (since > Poller.STOPPED_NANOS) {
+          // This process was stopped, and perhaps its peers too: they get the time that was left.
+          waited -= since;
+          completedAt = now - waited;
+        }
+        polledAt = now;
+        first.launched.pending(waited);
         return;
       }
       pending.remove();

@@ -114,7 +114,11 @@ final class NcclLog {
     }
     Runtime.getRuntime().addShutdownHook(new Thread(this::end, "nccl4j-log-end"));
     new Poller(
-            Thread.ofPlatform().daemon().name("nccl4j-log").factory(),
+            Thread.ofPlatform()
+                .daemon()
+                .inheritInheritableThreadLocals(false)
+                .name("nccl4j-log")
+                .factory(),
             POLL_MILLIS,
             this::poll,
             () -> false)
@@ -201,7 +205,11 @@ final class NcclLog {
   }
 
   private synchronized void end() {
-    poll();
+    try {
+      poll();
+    } catch (UncheckedIOException e) {
+      LOG.warn("the last lines of NCCL's log are lost", e);
+    }
     try {
       delete();
     } catch (IOException e) {

@@ -1,6 +1,7 @@
 package io.nccl4j.internal.util;
 
 import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.Logger;
@@ -11,7 +12,12 @@ import org.apache.logging.log4j.Logger;
  * #watch} tries again. Otherwise, those that depend on a poll could wait indefinitely.
  */
 public final class Poller {
+  /** A longer time between two polls is not counted as waiting: this process did not run. */
+  public static final long STOPPED_NANOS = TimeUnit.SECONDS.toNanos(5);
+
   private static final Logger LOG = Loggers.of(Poller.class);
+
+  private final RateLimitedWarning failures = new RateLimitedWarning();
 
   private final ThreadFactory threads;
   private final long periodMillis;
@@ -64,7 +70,7 @@ public final class Poller {
 
   private void report(Throwable failure) {
     try {
-      LOG.warn("polling failed; the next poll is in {} ms", periodMillis, failure);
+      failures.log(LOG, "polling failed; the next poll is in " + periodMillis + " ms", failure);
     } catch (Throwable unreported) {
       // Out of memory for the message. If the failure persists, the next poll reports it.
     }

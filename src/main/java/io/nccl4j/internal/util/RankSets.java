@@ -2,9 +2,12 @@ package io.nccl4j.internal.util;
 
 import java.util.BitSet;
 import java.util.Set;
+import java.util.StringJoiner;
 
 /** Sets of ranks as bit sets. */
 public final class RankSets {
+  private static final int MOST_RANGES = 16;
+
   private RankSets() {}
 
   /** Returns the set of one rank. */
@@ -20,9 +23,23 @@ public final class RankSets {
     return bits;
   }
 
-  /** Describes ranks, such as {@code rank 3} or {@code ranks 1, 2}. */
+  /**
+   * Describes ranks, such as {@code rank 3} or {@code ranks 1, 2, 4-7}. Names at most {@value
+   * #MOST_RANGES} ranges, and the number of further ranks.
+   */
   public static String describe(BitSet ranks) {
-    String list = ranks.toString();
-    return (ranks.cardinality() == 1 ? "rank " : "ranks ") + list.substring(1, list.length() - 1);
+    StringJoiner ranges = new StringJoiner(", ");
+    int left = ranks.cardinality();
+    String name = left == 1 ? "rank " : "ranks ";
+    int first = ranks.nextSetBit(0);
+    for (int n = 0; first >= 0 && n < MOST_RANGES; n++) {
+      // Two ranks are not a range.
+      int end = ranks.nextClearBit(first);
+      int last = end - first == 2 ? first : end - 1;
+      ranges.add(last == first ? "" + first : first + "-" + last);
+      left -= last - first + 1;
+      first = ranks.nextSetBit(last + 1);
+    }
+    return name + ranges + (left == 0 ? "" : " and " + left + " more");
   }
 }

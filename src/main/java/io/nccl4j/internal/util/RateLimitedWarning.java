@@ -34,14 +34,24 @@ public final class RateLimitedWarning {
    * @param text what happened; not a pattern, since the first pattern of a process makes Log4j open
    *     files
    */
-  public synchronized void log(Logger logger, String text) {
+  public void log(Logger logger, String text) {
+    log(logger, text, null);
+  }
+
+  /**
+   * As {@link #log(Logger, String)}, with the cause of an event.
+   *
+   * @param cause its stack trace is logged too, unless it is null
+   */
+  public synchronized void log(Logger logger, String text, Throwable cause) {
     unlogged++;
     long now = clock.getAsLong();
     if (loggedBefore && now - lastLogged < INTERVAL_NANOS) {
       return;
     }
     try {
-      logger.warn(unlogged == 1 ? text : text + " (" + unlogged + " since the last warning)");
+      logger.warn(
+          unlogged == 1 ? text : text + " (" + unlogged + " since the last warning)", cause);
     } catch (RuntimeException | Error e) {
       return;
     }

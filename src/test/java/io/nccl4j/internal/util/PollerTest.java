@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.fixtures.LogLines;
+import java.util.List;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -89,6 +91,26 @@ class PollerTest {
             },
             waiting::isEmpty);
     assertTrue(wait(poller).await(SOON, TimeUnit.SECONDS));
+  }
+
+  @Test
+  void pollsThatKeepFailingAreLoggedOnce() throws Exception {
+    try (LogLines log = new LogLines(Poller.class)) {
+      Poller poller =
+          new Poller(
+              PollerTest::daemon,
+              1,
+              () -> {
+                if (polls.incrementAndGet() <= 20) {
+                  throw new IllegalStateException("in poll " + polls);
+                }
+                endAll();
+              },
+              waiting::isEmpty);
+      assertTrue(wait(poller).await(SOON, TimeUnit.SECONDS));
+      assertEquals(List.of("polling failed; the next poll is in 1 ms"), log.lines());
+      assertEquals("in poll 1", log.thrown().getFirst().getMessage());
+    }
   }
 
   @Test

@@ -329,7 +329,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   }
 
   @Override
-  public Optional<Awaited> awaited() {
+  public Optional<Awaited> awaited(Operation operation, long later) {
     return Optional.ofNullable(hostedRank.awaited());
   }
 

@@ -54,11 +54,7 @@ final class TextReport {
         calls.isEmpty() ? "no collective called" : calls);
     List<Row> rows = new ArrayList<>();
     for (RasStatus.MissingRank rank : communicator.missingRanks()) {
-      String state =
-          rank.consideredDead()
-              ? "considered dead"
-              : rank.unresponsive() ? "does not answer" : "has left the communicator";
-      rows.add(new Row(rank.rank(), rank.host(), rank.pid(), rank.cudaDevice(), state));
+      rows.add(new Row(rank.rank(), rank.host(), rank.pid(), rank.cudaDevice(), state(rank)));
     }
     for (RasStatus.Rank rank : communicator.ranks()) {
       String state = state(rank, most);
@@ -66,8 +62,16 @@ final class TextReport {
         rows.add(new Row(rank.rank(), rank.host(), rank.pid(), rank.cudaDevice(), state));
       }
     }
+    // RAS may be turned off in their processes.
+    int unlisted =
+        communicator.size() - communicator.ranks().size() - communicator.missingRanks().size();
+    if (unlisted > 0) {
+      out.printf("  %s not known to the service%n", Count.of(unlisted, "rank"));
+    }
     if (rows.isEmpty()) {
-      out.println("  all ranks answer and have called the same collectives");
+      if (unlisted <= 0) {
+        out.println("  all ranks answer and have called the same collectives");
+      }
       return;
     }
     int width = rows.stream().mapToInt(row -> row.host().length()).max().orElseThrow();
@@ -78,6 +82,16 @@ final class TextReport {
         .forEach(
             row ->
                 out.printf(format, row.rank(), row.host(), row.pid(), row.device(), row.state()));
+  }
+
+  private static String state(RasStatus.MissingRank rank) {
+    if (rank.consideredDead()) {
+      return "considered dead";
+    }
+    if (rank.pid() < 0) {
+      return "not known to the service";
+    }
+    return rank.unresponsive() ? "does not answer" : "has left the communicator";
   }
 
   /** Returns what distinguishes a rank that answers; empty if nothing does. */

@@ -32,7 +32,8 @@ class RasTest {
           {"rank": 3, "host": "10.0.0.22", "pid": 44, "cuda_dev": 3, "status": {"unresponsive": true, "considered_dead": true}},
           {"rank": 5, "host": "unknown", "pid": -1, "cuda_dev": 5, "status": {"unresponsive": false, "considered_dead": false}}]},
         {"hash": "0xdef", "size": 1, "ranks": [
-          {"rank": 0, "host": "10.0.0.1", "pid": 41, "cuda_dev": 0, "collective_counts": {"AllReduce": 0}}]}],
+          {"rank": 0, "host": "10.0.0.1", "pid": 41, "cuda_dev": 0, "collective_counts": {"AllReduce": 0}}]},
+        {"hash": "0x1", "size": 3, "ranks": [{"rank": 2, "host": "10.0.0.1", "pid": 41}]}],
        "ras": {"collection_time_sec": 2.5, "timeouts_count": 1}}
       """;
 
@@ -65,7 +66,7 @@ class RasTest {
     }
     assertEquals(
         """
-        NCCL 2.30.7, 2026-11-27 21:00:00, 2 communicators, collected in 2.500 s
+        NCCL 2.30.7, 2026-11-27 21:00:00, 3 communicators, collected in 2.500 s
         1 time-out of processes that did not answer: data is missing
 
         communicator 0xabc: 6 ranks, AllReduce 641
@@ -74,10 +75,13 @@ class RasTest {
               2  10.0.0.22        43    2  does not answer
               3  10.0.0.22        44    3  considered dead
               4  10.0.0.1         45    4  reports REMOTE_ERROR; is being aborted
-              5  unknown          -1    5  has left the communicator
+              5  unknown          -1    5  not known to the service
 
         communicator 0xdef: 1 rank, no collective called
           all ranks answer and have called the same collectives
+
+        communicator 0x1: 3 ranks, no collective called
+          2 ranks not known to the service
 
         """,
         out().replaceAll(" +\n", "\n"));
