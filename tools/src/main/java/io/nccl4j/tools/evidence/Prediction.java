@@ -7,6 +7,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CommunicatorList;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
+import io.nccl4j.internal.schedule.NcclGraph;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
@@ -25,6 +26,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.stream.IntStream;
 
 /**
@@ -148,9 +150,11 @@ final class Prediction {
     Protocol protocol = Protocol.valueOf(environment.get(PROTOCOL).toUpperCase(Locale.ROOT));
     Algorithm algorithm = Algorithm.valueOf(environment.get(ALGORITHM).toUpperCase(Locale.ROOT));
     Layout layout =
-        algorithm == Algorithm.RING
-            ? graph.ringLayout(ranks, protocol)
-            : graph.treeLayout(ranks, protocol);
+        known(
+            algorithm == Algorithm.RING
+                ? graph.ringLayout(ranks, protocol)
+                : graph.treeLayout(ranks, protocol),
+            graph);
     if (!Machine.atLeast(nccl, 2, 23) && layout.channels() > 1) {
       throw new Child.NotPossible("NCCL before 2.23 divides data among channels in another way");
     }
@@ -158,6 +162,13 @@ final class Prediction {
       layout = layout.withCellBytes(OLDER_CELL_BYTES);
     }
     return ReferenceOptions.defaults().withAlgorithm(algorithm).withLayout(layout);
+  }
+
+  private static Layout known(Optional<Layout> layout, NcclGraph graph) throws Child.NotPossible {
+    if (layout.isEmpty()) {
+      throw new Child.NotPossible("the reference has no layout for what NCCL's log has: " + graph);
+    }
+    return layout.get();
   }
 
   /**

@@ -1,25 +1,27 @@
-package io.nccl4j.tools.evidence;
+package io.nccl4j.internal.schedule;
 
-import io.nccl4j.internal.schedule.Tree;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Protocol;
 import io.nccl4j.schedule.TreePattern;
-import io.nccl4j.tools.evidence.Child.NotPossible;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.NullMarked;
 
 /**
  * The rings and trees of one communicator, parsed from NCCL's log ({@code NCCL_DEBUG=INFO}): lines
  * of the forms {@code Channel 00/02 : 0 1 2 3} and {@code Trees [0] 1/-1/-1->0->-1 [1] ...}.
  */
-final class NcclGraph {
+@NullMarked
+public final class NcclGraph {
   private static final Pattern RING = Pattern.compile("Channel (\\d+)/\\d+ :((?: +\\d+)+)\\s*$");
   private static final Pattern TREES = Pattern.compile("NCCL INFO Trees (.*)$");
+  private static final Pattern THREAD = Pattern.compile("\\S+:\\d+:\\d+ \\[");
   private static final Pattern NODE =
       Pattern.compile("\\[(\\d+)] (-?\\d+)/(-?\\d+)/(-?\\d+)->(\\d+)->(-?\\d+)");
 
@@ -31,7 +33,12 @@ final class NcclGraph {
 
   private NcclGraph() {}
 
-  static NcclGraph of(List<String> log) {
+  /**
+   * {@return the graph of one communicator}
+   *
+   * @param log NCCL's lines about this communicator, from all ranks
+   */
+  public static NcclGraph of(List<String> log) {
     NcclGraph graph = new NcclGraph();
     for (String line : log) {
       Matcher ring = RING.matcher(line);
@@ -43,6 +50,36 @@ final class NcclGraph {
       }
     }
     return graph;
+  }
+
+  /**
+   * {@return the lines that a rank logged while its communicator was created} One thread creates
+   * it, between lines with {@code Init START} and {@code Init COMPLETE}.
+   *
+   * @param log the log of the rank's process, which may have other communicators
+   * @param communicator the {@code ncclComm_t}; the last communicator with this address counts
+   */
+  public static List<String> linesOf(List<String> log, long communicator) {
+    String start = " comm 0x" + Long.toHexString(communicator) + " ";
+    List<String> lines = new ArrayList<>();
+    String thread = null;
+    for (String line : log) {
+      Matcher prefix = THREAD.matcher(line);
+      if (!prefix.find()) {
+        continue;
+      }
+      if (line.contains(start) && line.contains("Init START")) {
+        lines.clear();
+        thread = prefix.group();
+      } else if (prefix.group().equals(thread)) {
+        if (line.contains("Init COMPLETE")) {
+          thread = null;
+        } else if (RING.matcher(line).find() || TREES.matcher(line).find()) {
+          lines.add(line);
+        }
+      }
+    }
+    return lines;
   }
 
   private static List<Integer> numbers(String text) {
@@ -66,19 +103,31 @@ final class NcclGraph {
     }
   }
 
-  /** Returns the layout of these rings. */
-  Layout ringLayout(int ranks, Protocol protocol) throws NotPossible {
+  /**
+   * {@return the layout of these rings; empty if the log has none}
+   *
+   * @param ranks the number of ranks
+   * @param protocol NCCL's protocol
+   */
+  public Optional<Layout> ringLayout(int ranks, Protocol protocol) {
     if (rings.isEmpty() || rings.values().stream().anyMatch(order -> order.size() != ranks)) {
-      throw new NotPossible("NCCL's log has no rings of " + ranks + " ranks: " + rings);
+      return Optional.empty();
     }
-    return Layout.defaults()
-        .withChannels(rings.size())
-        .withProtocol(protocol)
-        .withRingOrders(List.copyOf(rings.values()));
+    return Optional.of(
+        Layout.defaults()
+            .withChannels(rings.size())
+            .withProtocol(protocol)
+            .withRingOrders(List.copyOf(rings.values())));
   }
 
-  /** Returns the layout of these trees, with one rank per node or all ranks on one node. */
-  Layout treeLayout(int ranks, Protocol protocol) throws NotPossible {
+  /**
+   * {@return the layout of these trees, with one rank per node or all ranks on one node; empty if
+   * the log has none, or the reference has no layout for them}
+   *
+   * @param ranks the number of ranks
+   * @param protocol NCCL's protocol
+   */
+  public Optional<Layout> treeLayout(int ranks, Protocol protocol) {
     for (int firstTreeChannels = 1; firstTreeChannels <= trees.size(); firstTreeChannels++) {
       Layout layout =
           Layout.defaults()
@@ -86,17 +135,22 @@ final class NcclGraph {
               .withProtocol(protocol)
               .withFirstTreeChannels(firstTreeChannels);
       if (matches(layout, ranks)) {
-        return layout;
+        return Optional.of(layout);
       }
       List<List<Integer>> chains = trees.values().stream().map(NcclGraph::chain).toList();
       if (chains.stream().allMatch(chain -> chain.size() == ranks)) {
         layout = layout.withNodes(ranks, TreePattern.TREE).withTreeOrders(chains);
         if (matches(layout, ranks)) {
-          return layout;
+          return Optional.of(layout);
         }
       }
     }
-    throw new NotPossible("the reference has no layout for the trees in NCCL's log: " + trees);
+    return Optional.empty();
+  }
+
+  @Override
+  public String toString() {
+    return "rings " + rings + ", trees " + trees;
   }
 
   /** Returns the ranks from the root down along first children. */
