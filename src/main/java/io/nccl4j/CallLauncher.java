@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import io.nccl4j.internal.jfr.FlightRecorderEvents;
 import io.nccl4j.spi.BackendDriver;
+import io.nccl4j.spi.LaunchListener;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -76,15 +77,19 @@ final class CallLauncher {
   /** Launches calls on streams that are not captured, or that CUDA captures. */
   static void launchNow(List<Call> calls) {
     Launched launched = Launched.count(calls);
-    boolean rejected = false;
+    boolean rejected = true; // until NCCL or another library may have launched a call
     try {
+      launched.announce(false);
+      rejected = false;
       if (FlightRecorderEvents.on()) {
         LaunchTrace.record(calls, launched.numbers(), () -> launchPerBackend(calls));
       } else {
         launchPerBackend(calls);
       }
+      launched.conclude(LaunchListener.Outcome.LAUNCHED);
     } catch (Throwable failure) {
-      rejected = rejectsAll(failure, calls);
+      rejected = rejected || rejectsAll(failure, calls);
+      launched.conclude(rejected ? LaunchListener.Outcome.REJECTED : LaunchListener.Outcome.FAILED);
       describe(failure, calls, rejected ? 0 : launched.firstCollective());
       if (!rejected) {
         launched.failed();

@@ -11,6 +11,7 @@ import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.FailureDetails;
+import io.nccl4j.spi.LaunchListener;
 import java.time.Duration;
 import java.util.BitSet;
 import java.util.HashMap;
@@ -80,6 +81,8 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private volatile boolean stranded;
   // The element that barriers reduce, allocated by the first one.
   private volatile Buffer barrierMemory;
+  // Sees the launches of its collectives; usually null.
+  private volatile LaunchListener listener;
 
   // The identity in recordings, the same on every rank.
   private CommunicatorLineage lineage;
@@ -191,6 +194,24 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
         state.name().toLowerCase(Locale.ROOT),
         numbers.operations(),
         bytes.sum());
+  }
+
+  /** Returns what sees the launches of its collectives, or null. */
+  LaunchListener listener() {
+    return listener;
+  }
+
+  /**
+   * Sets what sees the launches of its collectives; null for nothing.
+   *
+   * @throws IllegalStateException if there is another listener
+   */
+  synchronized void listen(LaunchListener newListener) {
+    if (newListener != null && listener != null) {
+      throw new IllegalStateException(
+          "the calls of " + this + " are verified or compared already; close that first");
+    }
+    listener = newListener;
   }
 
   /** Returns the state of the id for the next grow. */

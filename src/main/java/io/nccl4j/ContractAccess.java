@@ -10,6 +10,7 @@ import io.nccl4j.spi.EnqueuedCall;
 import io.nccl4j.spi.EventDriver;
 import io.nccl4j.spi.FailureDetails;
 import io.nccl4j.spi.GraphDriver;
+import io.nccl4j.spi.LaunchListener;
 import io.nccl4j.spi.StreamContext;
 import io.nccl4j.spi.StreamDriver;
 import java.util.List;
@@ -73,6 +74,11 @@ final class ContractAccess extends Contract {
   @Override
   public CommunicatorDriver driver(Communicator communicator) {
     return communicator.core().driver();
+  }
+
+  @Override
+  public void listen(Communicator communicator, LaunchListener listener) {
+    communicator.core().listen(listener);
   }
 
   @Override

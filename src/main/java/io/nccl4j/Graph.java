@@ -5,6 +5,7 @@ import io.nccl4j.internal.jfr.GraphEvent;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.spi.GraphDriver;
+import io.nccl4j.spi.LaunchListener;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -273,6 +274,7 @@ public final class Graph implements AutoCloseable {
     }
     Launched launched = Launched.countOfGraph(calls);
     try {
+      launched.announce(true);
       if (FlightRecorderEvents.on()) {
         GraphEvent event = new GraphEvent("launch", stream.device(), stream.number());
         fill(event);
@@ -280,6 +282,10 @@ public final class Graph implements AutoCloseable {
       } else {
         driver.launch(stream.driver());
       }
+      launched.conclude(LaunchListener.Outcome.LAUNCHED);
+    } catch (Throwable failure) {
+      launched.conclude(LaunchListener.Outcome.FAILED);
+      throw failure;
     } finally {
       calls.forEach(call -> call.trackOperands(stream));
     }

@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import io.nccl4j.internal.flight.OperationLog;
 import io.nccl4j.spi.Background;
+import io.nccl4j.spi.LaunchListener;
 import io.nccl4j.spi.PendingLaunch;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -17,6 +18,8 @@ final class Launched implements PendingLaunch {
   // The sequence number and the record of each call, or 0.
   private final long[] numbers;
   private final long[] records;
+  // Whether a listener sees a call.
+  private boolean heard;
   // Created if the stream does not complete the calls soon; only the thread that reports uses it.
   private LaunchDeadline deadline;
 
@@ -84,6 +87,48 @@ final class Launched implements PendingLaunch {
         call.communicator().removeRecord(records[i]);
       }
     }
+  }
+
+  /**
+   * Announces the collectives to the listeners of their communicators, which may refuse them.
+   *
+   * @param graph whether a graph launches the calls
+   */
+  void announce(boolean graph) {
+    for (int i = 0; i < numbers.length; i++) {
+      LaunchListener listener = listener(i);
+      if (listener != null) {
+        heard = true;
+        listener.launching(calls.get(i), numbers[i], graph, !graph && isAlone(calls.get(i)));
+      }
+    }
+    for (int i = 0; heard && i < numbers.length; i++) {
+      LaunchListener listener = listener(i);
+      if (listener != null) {
+        listener.awaitOthers();
+      }
+    }
+  }
+
+  /** Tells the listeners how the launch ended. */
+  void conclude(LaunchListener.Outcome outcome) {
+    for (int i = 0; heard && i < numbers.length; i++) {
+      LaunchListener listener = listener(i);
+      if (listener != null) {
+        listener.launched(calls.get(i), numbers[i], outcome);
+      }
+    }
+  }
+
+  /** Returns the listener that sees a call, or null; calls that are only captured have none. */
+  private LaunchListener listener(int i) {
+    Call call = calls.get(i);
+    LaunchListener listener = call.communicator().listener();
+    return listener == null || numbers[i] == 0 || !call.collective() ? null : listener;
+  }
+
+  private boolean isAlone(Call call) {
+    return calls.stream().filter(other -> other.communicator() == call.communicator()).count() == 1;
   }
 
   /** Returns the number of the first collective, or 0. */

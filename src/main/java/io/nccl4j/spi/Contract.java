@@ -83,6 +83,14 @@ public abstract class Contract {
   /** Returns the driver of a communicator. */
   public abstract CommunicatorDriver driver(Communicator communicator);
 
+  /**
+   * Makes a listener see the launches of a communicator's collectives from now on.
+   *
+   * @param listener the listener; null for none
+   * @throws IllegalStateException if the communicator has another listener
+   */
+  public abstract void listen(Communicator communicator, LaunchListener listener);
+
   /** Does the same as {@link Backend#newCommunicator}, but does not connect. */
   public abstract Communicator unconnected(
       Backend backend,
