@@ -105,6 +105,9 @@ void nccl4j_standin_init_stack(int bytes);
 /* Sets whether communicators support windows and one-sided operations; on by default. */
 void nccl4j_standin_windows(int supported);
 
+/* Flips a bit in the output of a rank in the next collective of more than `byte` bytes; rank -1: none. */
+void nccl4j_standin_flip(int rank, int64_t byte, int bit);
+
 /* Returns how often two threads were inside ncclParamBind or ncclParamGetParameter at once; NCCL does not lock their
  * state. */
 int64_t nccl4j_standin_param_overlaps(void);

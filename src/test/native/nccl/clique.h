@@ -288,6 +288,8 @@ int hold_milliseconds(void);
 int absent_rank(void);
 /* The minimum time that a stream takes for collectives, sends and receives. */
 int64_t kernel_nanoseconds(void);
+/* Flips the bit that a test has chosen, if it is in this output. */
+void flip_output(int rank, void *output, size_t bytes);
 bool failing_rank(int *rank, int *result);
 extern atomic_bool noop;
 

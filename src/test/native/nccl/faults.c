@@ -14,6 +14,10 @@ static atomic_bool pitfalls[PITFALLS], windows = true, connects;
 static atomic_int hold, absent = -1, failing = -1, failing_result, init_stack, inside_milliseconds;
 static _Atomic int64_t kernel_time;
 
+static pthread_mutex_t flip_lock = PTHREAD_MUTEX_INITIALIZER;
+static int flip_rank = -1, flip_bit;
+static int64_t flip_byte;
+
 static void pitfalls_from_environment(void) {
   const char *text = getenv("NCCL4J_STANDIN_PITFALLS");
   for (char *end; text; text = *end ? end + 1 : NULL) {
@@ -45,6 +49,7 @@ static void switches_reset(void) {
   atomic_store(&kernel_time, nccl4j_standin_number("NCCL4J_STANDIN_KERNEL_NS", 0, 0, INT64_MAX));
   atomic_store(&absent, (int)nccl4j_standin_number("NCCL4J_STANDIN_ABSENT_RANK", -1, -1, INT_MAX));
   failing_from_environment();
+  nccl4j_standin_flip(-1, 0, 0);
 }
 
 __attribute__((constructor)) static void switches_first(void) {
@@ -71,6 +76,23 @@ void nccl4j_standin_windows(int supported) { atomic_store(&windows, supported !=
 bool windows_supported(void) { return atomic_load(&windows); }
 void nccl4j_standin_kernel_time(int64_t nanoseconds) { atomic_store(&kernel_time, nanoseconds); }
 void nccl4j_standin_absent(int rank) { atomic_store(&absent, rank); }
+
+void nccl4j_standin_flip(int rank, int64_t byte, int bit) {
+  pthread_mutex_lock(&flip_lock);
+  flip_rank = rank;
+  flip_byte = byte;
+  flip_bit = bit;
+  pthread_mutex_unlock(&flip_lock);
+}
+
+void flip_output(int rank, void *output, size_t bytes) {
+  pthread_mutex_lock(&flip_lock);
+  if (rank == flip_rank && flip_byte >= 0 && (size_t)flip_byte < bytes) {
+    ((unsigned char *)output)[flip_byte] ^= (unsigned char)(1 << flip_bit);
+    flip_rank = -1;
+  }
+  pthread_mutex_unlock(&flip_lock);
+}
 
 void nccl4j_standin_connect(int on) { atomic_store(&connects, on != 0); }
 bool connects_in_calls(void) { return atomic_load(&connects); }

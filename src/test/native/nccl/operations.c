@@ -130,6 +130,33 @@ static void collective_run(struct slot *s, int ranks) {
   }
 }
 
+/* ---- sizes ---- */
+
+static size_t input_count(const struct request *r, const ncclComm_t comm) {
+  size_t ranks = (size_t)comm->clique->ranks;
+  switch (r->function) {
+    case REDUCE_SCATTER:
+    case ALL_TO_ALL: return r->count * ranks;
+    case SCATTER: return comm->rank == r->peer ? r->count * ranks : 0;
+    case BROADCAST: return comm->rank == r->peer ? r->count : 0;
+    case RECV: return 0;
+    default: return r->count;
+  }
+}
+
+static size_t output_count(const struct request *r, const ncclComm_t comm) {
+  size_t ranks = (size_t)comm->clique->ranks;
+  switch (r->function) {
+    case ALL_GATHER:
+    case ALL_TO_ALL: return r->count * ranks;
+    case GATHER: return comm->rank == r->peer ? r->count * ranks : 0;
+    case REDUCE: return comm->rank == r->peer ? r->count : 0;
+    case SEND:
+    case PUT_SIGNAL: return 0;
+    default: return r->count;
+  }
+}
+
 /* ---- matching ---- */
 
 static bool reduces(enum function f) { return f == ALL_REDUCE || f == REDUCE || f == REDUCE_SCATTER; }
@@ -190,6 +217,13 @@ static struct slot **slot_numbered(struct clique *c, uint64_t number) {
   return at;
 }
 
+static void flip(struct slot *s, int ranks) {
+  for (int rank = 0; rank < ranks; rank++) {
+    const struct request *r = s->by_rank[rank]->request;
+    flip_output(rank, r->receive, output_count(r, s->by_rank[rank]->comm) * type_size(r->type));
+  }
+}
+
 /* Releases the lock while the data is moved: no other thread touches running operations. */
 static void post_collective(struct clique *c, struct operation *o) {
   struct slot **at = slot_numbered(c, o->number), *s = *at;
@@ -200,7 +234,10 @@ static void post_collective(struct clique *c, struct operation *o) {
   for (int rank = 0; rank < c->ranks; rank++) set_running(s->by_rank[rank]);
   pthread_mutex_unlock(&c->lock);
   ncclResult_t result = disagreement(s, c->ranks);
-  if (result == ncclSuccess) collective_run(s, c->ranks);
+  if (result == ncclSuccess) {
+    collective_run(s, c->ranks);
+    flip(s, c->ranks);
+  }
   pthread_mutex_lock(&c->lock);
   for (int rank = 0; rank < c->ranks; rank++) set_done(s->by_rank[rank], result);
   free(s);
@@ -336,31 +373,6 @@ struct execution {
   bool unreachable;
   struct operation operations[];
 };
-
-static size_t input_count(const struct request *r, const ncclComm_t comm) {
-  size_t ranks = (size_t)comm->clique->ranks;
-  switch (r->function) {
-    case REDUCE_SCATTER:
-    case ALL_TO_ALL: return r->count * ranks;
-    case SCATTER: return comm->rank == r->peer ? r->count * ranks : 0;
-    case BROADCAST: return comm->rank == r->peer ? r->count : 0;
-    case RECV: return 0;
-    default: return r->count;
-  }
-}
-
-static size_t output_count(const struct request *r, const ncclComm_t comm) {
-  size_t ranks = (size_t)comm->clique->ranks;
-  switch (r->function) {
-    case ALL_GATHER:
-    case ALL_TO_ALL: return r->count * ranks;
-    case GATHER: return comm->rank == r->peer ? r->count * ranks : 0;
-    case REDUCE: return comm->rank == r->peer ? r->count : 0;
-    case SEND:
-    case PUT_SIGNAL: return 0;
-    default: return r->count;
-  }
-}
 
 static bool reachable(const struct request *r, const ncclComm_t comm) {
   size_t size = type_size(r->type);
