@@ -44,6 +44,17 @@ public record Call(
         to == null ? null : to.pointer());
   }
 
+  /** Returns a call that only waits for the same calls of all ranks. */
+  public static Call withoutData(
+      Operation operation, DataType type, long count, ReductionOp operator, int peer) {
+    return new Call(operation, type, count, operator, peer, null, null);
+  }
+
+  /** Returns whether any rank's data is moved. */
+  boolean movesData() {
+    return send != null || recv != null;
+  }
+
   public long bytes() {
     return count * type.bytes();
   }

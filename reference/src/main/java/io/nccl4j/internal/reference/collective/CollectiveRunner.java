@@ -1,11 +1,16 @@
 package io.nccl4j.internal.reference.collective;
 
+import io.nccl4j.DataType;
 import io.nccl4j.Operation;
 import io.nccl4j.internal.reference.reduce.Reduction;
+import io.nccl4j.internal.reference.reduce.ReductionOp;
 import io.nccl4j.internal.reference.transport.ReceiveLink;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.schedule.ChannelDivision;
+import io.nccl4j.spi.CommunicatorDriver;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
 import java.util.List;
@@ -54,6 +59,10 @@ public final class CollectiveRunner implements Transfer {
     signature = sign(call, signature);
     mismatchSince = 0;
     active.clear();
+    if (!call.movesData()) {
+      startBarrier();
+      return;
+    }
     if (call.operator() != null) {
       reduction.prepare(call.type(), call.operator(), context.size());
     }
@@ -66,6 +75,24 @@ public final class CollectiveRunner implements Transfer {
           startReducing(call);
         }
       }
+    }
+  }
+
+  /** Waits for all ranks, whose calls are compared as for any other collective. */
+  private void startBarrier() {
+    if (context.size() > 1) {
+      MemorySegment element = Arena.ofAuto().allocate(ValueLayout.JAVA_INT);
+      Call barrier =
+          new Call(
+              Operation.ALL_REDUCE,
+              DataType.INT32,
+              1,
+              ReductionOp.standard(ReductionOp.Kind.SUM.code()),
+              CommunicatorDriver.NO_PEER,
+              element,
+              element);
+      reduction.prepare(barrier.type(), barrier.operator(), context.size());
+      startAllReduce(barrier);
     }
   }
 
