@@ -12,6 +12,7 @@ module io.nccl4j.reference {
 
   exports io.nccl4j.reference;
   exports io.nccl4j.schedule;
+  exports io.nccl4j.verification;
 
   provides io.nccl4j.spi.BackendProvider with
       io.nccl4j.internal.reference.provider.ReferenceProvider;

@@ -1,0 +1,22 @@
+package io.nccl4j.verification;
+
+import org.jspecify.annotations.NullMarked;
+
+/** Why a collective that was chosen by its number was not checked. */
+@NullMarked
+public enum SkipReason {
+  /** Its input and output together have more than 16 MiB. */
+  TOO_LARGE,
+  /** A graph launched it, or its stream was being captured. */
+  CAPTURED,
+  /** It was launched in a group with other operations of its communicator. */
+  GROUPED,
+  /** Its operator was created by its communicator, which keeps the scalar to itself. */
+  OPERATOR,
+  /** Another check was in flight on a rank. */
+  BUSY,
+  /** The launch or the device failed, or the communicator was aborted. */
+  FAILED,
+  /** Verification had ended, because a rank did not take part in a check in time. */
+  LATE
+}
