@@ -135,7 +135,13 @@ class DocumentationTest {
     assertTrue(shown.size() >= atLeast, "only " + shown.size() + " were found");
     List<String> missing = new ArrayList<>(shown);
     for (String folder :
-        List.of("src/test/java", "training/src/test", "examples", "adapters", "contract/src")) {
+        List.of(
+            "src/test/java",
+            "reference/src/test",
+            "training/src/test",
+            "examples",
+            "adapters",
+            "contract/src")) {
       for (Path file : files(Checkout.ROOT.resolve(folder), ".java")) {
         String compiled = code(Files.readString(file));
         missing.removeIf(it -> compiled.contains(code(it)));
