@@ -112,19 +112,26 @@ final class LogFiles {
   }
 
   private void addProcess(Path file, boolean all) {
+    // What cannot be read at all may be of any communicator, or of another version of nccl4j.
+    boolean wanted = all;
     try {
       // First: a process that ends now may have called more than was read.
       boolean ended = !LogFolder.runs(file);
       Map<String, Object> dump = Dump.of(OperationLog.open(file));
+      Map<?, ?> about = (Map<?, ?>) dump.get("nccl4j");
+      Map<Integer, RankLog> dumped = logs.get(about.get("communicator"));
+      wanted |= dumped != null;
+      if (!wanted) {
+        return;
+      }
       RankLog log = RankLog.of(dump, ended);
-      Map<Integer, RankLog> ranks = logs.get(log.communicator());
-      if (ranks == null ? all : !ranks.containsKey(log.rank())) {
+      if (dumped == null || !dumped.containsKey(log.rank())) {
         add(log, (one, _) -> one);
         undumped.add(dump);
       }
     } catch (IOException | NumberFormatException e) {
       // It may have been deleted in the meantime.
-      if (Files.exists(file)) {
+      if (wanted && Files.exists(file)) {
         unread.add(file + " is not read: " + e.getMessage());
       }
     }

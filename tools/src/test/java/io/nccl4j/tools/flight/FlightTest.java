@@ -18,6 +18,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.fixtures.programs.StandIn;
 import io.nccl4j.fixtures.programs.Torch;
+import io.nccl4j.internal.flight.OperationLog;
 import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.cli.JsonTree;
 import io.nccl4j.tools.flight.FaultyRank.Fault;
@@ -347,6 +348,20 @@ class FlightTest {
     assertTrue(message.startsWith("flight: " + file + " is not read: "), message);
     assertTrue(message.contains(reason), message);
     assertEquals(1, message.lines().count(), message);
+  }
+
+  @Test
+  void unreadableFileOfOtherProcessConcernsOnlyThoseWhoReadAll() throws IOException {
+    // As of another version.
+    OperationLog other = OperationLog.create(Map.of("rank", "0"), 1, false);
+    try {
+      Files.writeString(folder.resolve("x_rank_0.json"), dump(0, "train", "train"));
+      assertEquals(Commands.OK, run(folder), err::toString);
+      assertEquals(Commands.FAILED, run());
+      assertTrue(err.toString(StandardCharsets.UTF_8).contains("'size' is missing or invalid"));
+    } finally {
+      other.deleteFile();
+    }
   }
 
   @Test
