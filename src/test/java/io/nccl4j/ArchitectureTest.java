@@ -168,7 +168,7 @@ class ArchitectureTest {
   @Test
   void ncclPackagesAreLayered() {
     onlyDepends(NCCL, CONTRACT, SPI, NCCL, CUDA, INTERNAL_CUDA, FFM, BINDINGS, RAS, PLUGIN);
-    onlyDepends(PLUGIN, CONTRACT, PLUGIN, FFM);
+    onlyDepends(PLUGIN, CONTRACT, PLUGIN, FFM, JFR);
     onlyDepends(CUDA, CONTRACT, SPI, CUDA, INTERNAL_CUDA, FFM, BINDINGS);
     onlyDepends(INTERNAL_CUDA, CONTRACT, SPI, INTERNAL_CUDA, FFM, BINDINGS);
     onlyDepends(FFM, CONTRACT, FFM, JFR, BINDINGS);
