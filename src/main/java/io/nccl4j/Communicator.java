@@ -943,6 +943,11 @@ public final class Communicator implements AutoCloseable {
     return core.driver().lostRanks();
   }
 
+  /** Returns the ranks that were lost when operations failed, as far as the library told. */
+  Set<Integer> ranksLostBefore() {
+    return core.failures().lostRanks();
+  }
+
   /** Returns what this rank's operation waits for; empty if that is not known. */
   Optional<Awaited> awaited() {
     return core.awaited();

@@ -5,10 +5,12 @@ import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.FailureDetails;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Collectors;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -24,13 +26,13 @@ final class CommunicatorFailures {
   // Why the operations were ended, or null.
   private final AtomicReference<NcclTimeoutException> timedOut = new AtomicReference<>();
   // Asked once, after the first remote error.
-  private final FutureTask<Optional<Awaited>> lostRanks;
+  private final FutureTask<Optional<Awaited>> awaited;
   private boolean dumpedAfterTimeout;
   private boolean dumpedAfterFailure;
 
   CommunicatorFailures(CommunicatorCore communicator) {
     this.communicator = communicator;
-    this.lostRanks = new FutureTask<>(communicator::awaited);
+    this.awaited = new FutureTask<>(communicator::awaited);
   }
 
   /** Returns the failure that the driver has detected, or empty. */
@@ -66,7 +68,7 @@ final class CommunicatorFailures {
         || !failure.details().equals(communicator.details())) {
       return failure;
     }
-    Awaited lost = lostRanks().orElse(null);
+    Awaited lost = awaited().orElse(null);
     if (lost == null) {
       return failure;
     }
@@ -79,10 +81,23 @@ final class CommunicatorFailures {
     return named;
   }
 
-  private Optional<Awaited> lostRanks() {
-    lostRanks.run(); // has no effect but for the first thread
+  /** Returns the ranks that were lost when operations failed, as far as the library told. */
+  Set<Integer> lostRanks() {
+    NcclTimeoutException late = timedOut.get();
+    if (late != null && !late.failedRanks().isEmpty()) {
+      return late.failedRanks();
+    }
+    return awaited.isDone()
+        ? awaited().stream()
+            .flatMap(known -> known.failed().stream().boxed())
+            .collect(Collectors.toSet())
+        : Set.of();
+  }
+
+  private Optional<Awaited> awaited() {
+    awaited.run(); // has no effect but for the first thread
     try {
-      return lostRanks.get();
+      return awaited.get();
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     } catch (ExecutionException e) {

@@ -167,6 +167,10 @@ public final class Recovery {
       Optional<Awaited> awaited = communicator.awaited();
       awaited.ifPresent(known -> excluded.addAll(known.failed().stream().boxed().toList()));
       if (excluded.isEmpty()) {
+        // A rank that was lost when an operation failed does not come back.
+        excluded.addAll(communicator.ranksLostBefore());
+      }
+      if (excluded.isEmpty()) {
         throw cannot(
             communicator,
             failure,

@@ -110,7 +110,9 @@ final class RasQuery {
   /**
    * Asks until a process of this job has answered for all others. Processes of other jobs may
    * listen there, too, and of other releases. NCCL goes around processes that are silent only after
-   * a few seconds; until then, those behind them seem to be silent as well.
+   * a few seconds; until then, those behind them seem to be silent as well. A process that is
+   * creating a communicator, such as in a recovery, may leave out the ranks that no process
+   * reported ({@code src/ras/collectives.cc}, 712); another process may answer next.
    */
   private Awaited ask(RasClient client, CommunicatorContext context, OptionalLong hash)
       throws IOException, InterruptedException {
@@ -131,8 +133,9 @@ final class RasQuery {
                   .formatted(own.size()));
         }
         if (own.size() == 1) {
-          Awaited answer = describe(own.getFirst(), status.timeouts() == 0);
-          if (status.timeouts() == 0) {
+          boolean complete = status.timeouts() == 0;
+          Awaited answer = describe(own.getFirst(), complete);
+          if (complete && unlisted(own.getFirst()).isEmpty()) {
             return answer;
           }
           incomplete = answer;
@@ -227,19 +230,25 @@ final class RasQuery {
     }
   }
 
+  /** Returns the ranks about which the answer says nothing. */
+  private static BitSet unlisted(RasStatus.Communicator communicator) {
+    BitSet unlisted = new BitSet();
+    unlisted.set(0, communicator.size());
+    communicator.ranks().forEach(rank -> unlisted.clear(rank.rank()));
+    communicator.missingRanks().forEach(rank -> unlisted.clear(rank.rank()));
+    return unlisted;
+  }
+
   /** Describes the ranks that no process reported; returns those that are lost. */
   private static BitSet missing(
       RasStatus.Communicator communicator, boolean complete, List<String> texts) {
     Map<Absence, Members> absent = new TreeMap<>();
-    BitSet unlisted = new BitSet();
-    unlisted.set(0, communicator.size());
-    communicator.ranks().forEach(rank -> unlisted.clear(rank.rank()));
     for (RasStatus.MissingRank rank : communicator.missingRanks()) {
-      unlisted.clear(rank.rank());
       absent
           .computeIfAbsent(Absence.of(rank), _ -> new Members())
           .add(rank.rank(), rank.host(), rank.pid());
     }
+    BitSet unlisted = unlisted(communicator);
     if (!unlisted.isEmpty()) {
       absent.computeIfAbsent(Absence.UNKNOWN, _ -> new Members()).ranks.or(unlisted);
     }

@@ -273,6 +273,27 @@ class RasOnStandInTest {
     }
   }
 
+  /** A process that is creating a communicator leaves out the ranks that are missing. */
+  @Test
+  void answerWithoutTheMissingRanksIsAskedForAgain() throws IOException {
+    try (RasServer busy =
+        new RasServer(
+            (command, connection) -> {
+              String status = standInStatus();
+              return RasServer.nccl(
+                  command,
+                  connection > 1
+                      ? status
+                      : status.replaceAll("\"missing_ranks\": \\[[^]]*]", "\"missing_ranks\": []"));
+            })) {
+      StandIn.setEnvironment("NCCL_RAS_ADDR", busy.address());
+      allReduce(0);
+      pair.rank(1).abort();
+      assertEquals(Set.of(1), timeout().failedRanks());
+      assertEquals(2, busy.accepted());
+    }
+  }
+
   @Test
   void remoteErrorNamesTheLostRank() {
     allReduce(0);
