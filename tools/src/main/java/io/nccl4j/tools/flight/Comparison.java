@@ -158,7 +158,7 @@ record Comparison(
       return "%s have called %d collectives".formatted(ranks(ranks), called);
     }
     return ranks.stream()
-        .map(logs::get)
+        .map(rank -> logs.get(rank))
         .map(log -> "%s has called %d collectives%s".formatted(log.who(), called, waits(log)))
         .collect(Collectors.joining(", "));
   }
