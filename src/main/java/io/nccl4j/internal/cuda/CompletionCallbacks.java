@@ -137,13 +137,15 @@ final class CompletionCallbacks {
   }
 
   private static void await(CudaStreamDriver stream, Waiter waiter) {
+    // Making it the first time takes long, and a wait that has begun is polled.
+    MemorySegment function = callback();
     long id = NEXT_ID.getAndIncrement();
     PENDING.put(id, new Pending(stream, waiter, System.nanoTime()));
     boolean called = false;
     try {
       // Before the callback is enqueued: a wait needs a poller.
       POLLER.watch();
-      stream.callBack(callback(), id);
+      stream.callBack(function, id);
       called = true;
     } finally {
       if (!called) {
