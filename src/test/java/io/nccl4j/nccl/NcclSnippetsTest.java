@@ -50,6 +50,8 @@ class NcclSnippetsTest {
                     NcclBackend.of(backend)
                         .newRegistrableBuffer(comm.rank(), DataType.FLOAT32, 2)) {
               buffer.copyFromAsync(values, stream);
+              // The peer writes once the window is registered, whatever this stream still does.
+              stream.synchronize();
               NcclCommunicator nccl = NcclCommunicator.of(comm);
               try (Window window = nccl.registerWindow(buffer, WindowOption.SYMMETRIC)) {
                 nccl.putSignal(buffer.slice(0, 1), next, window, 1, stream); // to element 1 of next
