@@ -71,6 +71,8 @@ abstract class NcclFeaturesContract {
     int[] values = new int[PAGE_INTS];
     Arrays.fill(values, value);
     buffer.copyFromAsync(MemorySegment.ofArray(values), rank.stream());
+    // The peer writes once a window is registered, whatever this stream still does.
+    rank.stream().synchronize();
     return buffer;
   }
 
