@@ -80,6 +80,9 @@ final class CommunicatorEnd {
         function,
         handle.peers(),
         comm -> {
+          if (revoked) {
+            return; // by a thread that was inside before
+          }
           handle.endOperations();
           handle.callAndSettle(
               function, () -> nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()));

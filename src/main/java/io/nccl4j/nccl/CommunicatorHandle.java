@@ -142,10 +142,17 @@ final class CommunicatorHandle {
     return pointer;
   }
 
-  /** Makes long calls inside the communicator. Messages to other threads mention that. */
+  /**
+   * Makes long calls inside the communicator. Messages to other threads mention that. Waits for a
+   * revoke, since the watchdog may have begun it, of which the caller need not know.
+   */
   void insideOnOwnThread(String function, Consumer<MemorySegment> calls) {
-    if (!tryEnter(function, ON_OWN_THREAD)) {
-      throw refusal(function);
+    Deadline deadline = Deadline.after(timeout());
+    while (!tryEnter(function, ON_OWN_THREAD)) {
+      if (!context.isRevoked() || ended() || deadline.passed()) {
+        throw refusal(function);
+      }
+      LockSupport.parkNanos(POLL_NANOS);
     }
     try {
       calls.accept(pointer);

@@ -28,8 +28,9 @@ import org.jspecify.annotations.NullMarked;
  * <p>Thread-safe. NCCL does not synchronize its state here, so nccl4j serializes all calls of this
  * process; other code must not call these functions at the same time.
  *
- * <p>NCCL reads a variable once, and Java cannot set one in the running process: set variables
- * before the process starts. {@code NCCL_NO_CACHE} lists variables that NCCL reads again each time.
+ * <p>NCCL reads a variable once: set variables before the process starts, or by {@link
+ * io.nccl4j.plugin.NcclEnvironment} before NCCL is loaded. {@code NCCL_NO_CACHE} lists variables
+ * that NCCL reads again each time.
  */
 @NullMarked
 public final class NcclParameters {

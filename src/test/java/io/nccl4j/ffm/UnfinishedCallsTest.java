@@ -19,6 +19,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.fixtures.libraries.StandIn;
@@ -32,6 +33,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
@@ -368,6 +370,38 @@ class UnfinishedCallsTest {
       over = true;
       end.join();
     }
+  }
+
+  /** As in a recovery, whose ranks learn of a time-out while the watchdog still revokes. */
+  @Test
+  void shrinkAndRevokeWaitForRevokeOfAnotherThread() throws Exception {
+    try (Pair pair = new Pair(NON_BLOCKING)) {
+      StandIn.hold(-1);
+      List<CompletableFuture<Throwable>> ends = new ArrayList<>();
+      for (int rank = 0; rank < 2; rank++) {
+        NcclCommunicator nccl = pair.nccl(rank);
+        start(ends, nccl::revoke);
+        Communicator comm = pair.rank(rank);
+        await(comm::isAborted);
+        start(ends, nccl::revoke);
+        start(ends, () -> comm.shrink(Set.of(1 - comm.rank()), ShrinkMode.ABORT_FIRST).close());
+      }
+      LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(100));
+      for (CompletableFuture<Throwable> end : ends) {
+        assertFalse(end.isDone(), () -> "ended: " + end);
+      }
+      StandIn.hold(0);
+      for (CompletableFuture<Throwable> end : ends) {
+        assertEquals(null, end.get(20, TimeUnit.SECONDS));
+      }
+      assertEquals(2, StandIn.calls("ncclCommRevoke"));
+    }
+  }
+
+  private static void start(List<CompletableFuture<Throwable>> ends, Runnable call) {
+    CompletableFuture<Throwable> end = new CompletableFuture<>();
+    ends.add(end);
+    Thread.ofPlatform().daemon().start(() -> end.complete(thrown(call)));
   }
 
   @Test
