@@ -41,6 +41,7 @@ import org.jspecify.annotations.NullMarked;
  * others are too few to continue without it, they wait a few timeouts. A rank whose operation
  * failed but which calls {@link #recover} continues. On NCCL the program passes them to {@link
  * #withLostRanks}, the same on every survivor: from its launcher, for example. If it passes none,
+ * they are those that the failure of an operation of the communicator has named; if it named none,
  * every survivor asks NCCL's RAS service, since NCCL 2.29.2: a rank is lost if its process does not
  * answer, or has closed or aborted the communicator. If survivors exclude different ranks, NCCL
  * does not notice, and all fail when the timeout expires.
@@ -164,12 +165,12 @@ public final class Recovery {
   private Communicator recoverUnreported(Communicator communicator, NcclException failure) {
     SortedSet<Integer> excluded = new TreeSet<>(lostRanks);
     if (excluded.isEmpty()) {
+      // What was known when the operation failed: now others recover, too, and seem to have left.
+      excluded.addAll(communicator.ranksLostBefore());
+    }
+    if (excluded.isEmpty()) {
       Optional<Awaited> awaited = communicator.awaited();
       awaited.ifPresent(known -> excluded.addAll(known.failed().stream().boxed().toList()));
-      if (excluded.isEmpty()) {
-        // A rank that was lost when an operation failed does not come back.
-        excluded.addAll(communicator.ranksLostBefore());
-      }
       if (excluded.isEmpty()) {
         throw cannot(
             communicator,
