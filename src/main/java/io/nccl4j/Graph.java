@@ -273,8 +273,10 @@ public final class Graph implements AutoCloseable {
       return;
     }
     Launched launched = Launched.countOfGraph(calls);
+    boolean refused = true;
     try {
       launched.announce(true);
+      refused = false;
       if (FlightRecorderEvents.on()) {
         GraphEvent event = new GraphEvent("launch", stream.device(), stream.number());
         fill(event);
@@ -284,10 +286,14 @@ public final class Graph implements AutoCloseable {
       }
       launched.conclude(LaunchListener.Outcome.LAUNCHED);
     } catch (Throwable failure) {
-      launched.conclude(LaunchListener.Outcome.FAILED);
+      launched.conclude(refused ? LaunchListener.Outcome.REJECTED : LaunchListener.Outcome.FAILED);
       throw failure;
     } finally {
-      calls.forEach(call -> call.trackOperands(stream));
+      if (refused) {
+        launched.reject();
+      } else {
+        calls.forEach(call -> call.trackOperands(stream));
+      }
     }
     launched.follow();
   }

@@ -86,6 +86,7 @@ final class Checker {
     try {
       while (!sampler.event().isComplete()) {
         if (!Interrupts.getUninterruptibly(backoff::pause)) {
+          sampler.keep();
           throw new NcclTimeoutException("verification", deadline.timeout(), "the device");
         }
       }

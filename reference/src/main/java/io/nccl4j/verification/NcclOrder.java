@@ -28,6 +28,11 @@ import java.util.regex.Pattern;
 /** The order of NCCL's additions, as far as {@code docs/prediction.md} predicts it. */
 final class NcclOrder {
   private static final String LOG = "NCCL_DEBUG_FILE";
+  private static final long MOST_LOG_BYTES = 64 << 20;
+
+  /** With these NCCL has other chunks than a layout by default. */
+  private static final List<String> CHUNK_SIZES =
+      List.of("NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE");
 
   private final NcclGraph graph;
   private final int ranks;
@@ -60,7 +65,10 @@ final class NcclOrder {
         Files.newDirectoryStream(
             path.getParent(), each -> pattern.matcher(each.getFileName().toString()).matches())) {
       for (Path log : logs) {
-        lines.addAll(Files.readAllLines(log, StandardCharsets.ISO_8859_1));
+        // Reading a pipe or a terminal, such as /dev/stderr, would wait and take what others read.
+        if (Files.isRegularFile(log) && Files.size(log) <= MOST_LOG_BYTES) {
+          lines.addAll(Files.readAllLines(log, StandardCharsets.ISO_8859_1));
+        }
       }
     } catch (IOException e) {
       Loggers.of(NcclOrder.class).warn("NCCL's log cannot be read from {}", path, e);
@@ -81,7 +89,8 @@ final class NcclOrder {
       Operation operation, DataType type, int operator, long count, NcclChoice choice) {
     boolean fused = // A GPU may multiply and add with one rounding.
         operator == ReduceOp.AVG.code() && !type.float8() && Integer.bitCount(ranks) != 1;
-    if (choice == null || fused) {
+    boolean otherChunks = CHUNK_SIZES.stream().anyMatch(name -> System.getenv(name) != null);
+    if (choice == null || fused || otherChunks) {
       return Optional.empty();
     }
     Protocol protocol = Protocol.valueOf(choice.protocol().name());

@@ -45,6 +45,7 @@ final class Sampler implements LaunchListener, AutoCloseable {
   private long first;
   private boolean closed;
   private boolean ended;
+  private boolean kept;
 
   private Sampler(
       int rank, int oneIn, Counters counters, Buffer memory, Event copied, Event passed) {
@@ -157,7 +158,10 @@ final class Sampler implements LaunchListener, AutoCloseable {
       rejected = outcome == Outcome.REJECTED;
       launched = true;
     } else if (number >= first && outcome != Outcome.REJECTED) {
-      record(call, passed);
+      // An event that is recorded again and again would never be seen complete.
+      if (held != Sample.NONE) {
+        record(call, passed);
+      }
       lastPassed = number;
       offerPassed();
     }
@@ -244,9 +248,14 @@ final class Sampler implements LaunchListener, AutoCloseable {
     ended = true;
   }
 
+  /** Keeps the memory allocated, since the device may still write it. */
+  synchronized void keep() {
+    kept = true;
+  }
+
   @Override
-  public void close() {
+  public synchronized void close() {
     release(0);
-    CloseAll.all(List.of(copied::close, passed::close, memory::close));
+    CloseAll.all(List.of(copied::close, passed::close, kept ? () -> {} : memory::close));
   }
 }

@@ -201,7 +201,7 @@ public final class Verification implements AutoCloseable {
 
   /**
    * Finishes the check in flight and ends verification. Every rank calls it, between the same
-   * operations; a rank waits for the others for at most 60 seconds. Idempotent.
+   * operations; a rank waits for the others for at most 90 seconds. Idempotent.
    */
   @Override
   public void close() {
