@@ -2,16 +2,28 @@ package io.nccl4j.plugin;
 
 import io.nccl4j.internal.jfr.CollectiveEvent;
 import io.nccl4j.internal.jfr.KernelEvent;
-import java.util.HashMap;
+import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * Records for JFR how long the kernel of each operation ran, once all its channels have ended.
- * Operations whose events NCCL or a full queue leaves out are forgotten.
+ * Operations whose events NCCL or a full queue leaves out are forgotten after others.
  */
 final class KernelTimes {
   private static final int MAX_OPERATIONS = 1 << 12;
+  private static final int MAX_KERNELS = 1 << 16;
+
+  /** The newest entries; thread-safe. */
+  private static <V> Map<Long, V> newest(int most) {
+    return Collections.synchronizedMap(
+        new LinkedHashMap<>() {
+          @Override
+          protected boolean removeEldestEntry(Map.Entry<Long, V> eldest) {
+            return size() > most;
+          }
+        });
+  }
 
   /** An operation; all but its creation is on the thread that reads events. */
   private static final class Running {
@@ -26,15 +38,13 @@ final class KernelTimes {
     }
   }
 
-  private final Map<Long, Running> operations = new ConcurrentHashMap<>();
+  private final Map<Long, Running> operations = newest(MAX_OPERATIONS);
   // The operation of each kernel that has not ended.
-  private final Map<Long, Long> kernels = new HashMap<>();
+  private final Map<Long, Long> kernels = newest(MAX_KERNELS);
 
   /** Adds an operation that a thread is launching. */
   void launched(long operation, CollectiveEvent event, int channels) {
-    if (operations.size() < MAX_OPERATIONS) {
-      operations.put(operation, new Running(event, channels));
-    }
+    operations.put(operation, new Running(event, channels));
   }
 
   /** Takes the next event. */
@@ -48,9 +58,6 @@ final class KernelTimes {
         }
       }
       case ProfilerEvent.KernelStopped kernel -> stopped(kernel);
-      case ProfilerEvent.CommunicatorDestroyed destroyed ->
-          // What is still there was aborted, or its events were dropped.
-          operations.values().removeIf(running -> running.event.rank == destroyed.rank());
       default -> {}
     }
   }
