@@ -378,7 +378,7 @@ class FlightTest {
     assertUnread(file, "it is not a regular file");
     Files.delete(file);
     err.reset();
-    // Whoever opens a pipe waits until it has a writer.
+    // Opening a pipe waits until it has a writer.
     FinishedProgram.run(Map.of(), List.of("mkfifo", file.toString()));
     assertUnread(file, "it is not a regular file");
   }
