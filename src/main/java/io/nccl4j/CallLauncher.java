@@ -86,6 +86,7 @@ final class CallLauncher {
       } else {
         launchPerBackend(calls);
       }
+      launched.returned();
       launched.conclude(LaunchListener.Outcome.LAUNCHED);
     } catch (Throwable failure) {
       rejected = rejected || rejectsAll(failure, calls);

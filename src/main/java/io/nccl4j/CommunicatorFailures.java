@@ -3,6 +3,7 @@ package io.nccl4j;
 import io.nccl4j.internal.flight.OperationLog;
 import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.spi.Awaited;
+import io.nccl4j.spi.Background;
 import io.nccl4j.spi.FailureDetails;
 import java.util.Optional;
 import java.util.Set;
@@ -25,8 +26,10 @@ final class CommunicatorFailures {
   private final AtomicBoolean reported = new AtomicBoolean();
   // Why the operations were ended, or null.
   private final AtomicReference<NcclTimeoutException> timedOut = new AtomicReference<>();
-  // Asked once, after the first remote error.
+  // Asked once, after the first remote error, by a thread of its own: one that waits for the answer
+  // may be interrupted.
   private final FutureTask<Optional<Awaited>> awaited;
+  private final AtomicBoolean asked = new AtomicBoolean();
   private boolean dumpedAfterTimeout;
   private boolean dumpedAfterFailure;
 
@@ -95,7 +98,9 @@ final class CommunicatorFailures {
   }
 
   private Optional<Awaited> awaited() {
-    awaited.run(); // has no effect but for the first thread
+    if (asked.compareAndSet(false, true)) {
+      Background.startOrRun("nccl4j-lost-ranks", awaited);
+    }
     try {
       return awaited.get();
     } catch (InterruptedException e) {

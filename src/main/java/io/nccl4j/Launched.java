@@ -120,6 +120,15 @@ final class Launched implements PendingLaunch {
     }
   }
 
+  /** Records that the launch has returned. */
+  void returned() {
+    for (int i = 0; i < numbers.length; i++) {
+      if (numbers[i] != 0 && calls.get(i).collective()) {
+        calls.get(i).communicator().numbers().launched(numbers[i]);
+      }
+    }
+  }
+
   /** Returns the listener that sees a call, or null; calls that are only captured have none. */
   private LaunchListener listener(int i) {
     Call call = calls.get(i);

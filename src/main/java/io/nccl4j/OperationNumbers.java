@@ -28,6 +28,8 @@ final class OperationNumbers {
   // not known to have.
   private long completed;
   private long pendingMessages;
+  // The last collective whose launch has returned.
+  private volatile long launched;
 
   // The numbers of the other ranks that were created together with this one by one thread.
   private OperationNumbers[] siblings = NONE;
@@ -117,10 +119,21 @@ final class OperationNumbers {
     return operation == CAPTURED ? null : OPERATIONS[operation];
   }
 
-  /** Returns how many collectives of the same operation were counted later, except captured. */
+  /** Records that the launch of a collective has returned: the library has counted it, too. */
+  void launched(long number) {
+    launched = number;
+  }
+
+  /**
+   * Returns how many collectives of the same operation were launched later, except captured; {@link
+   * Long#MAX_VALUE} if it is too long ago.
+   */
   synchronized long later(long number) {
+    if (collectives - number >= REMEMBERED) {
+      return Long.MAX_VALUE;
+    }
     byte operation = operations[slot(number)];
-    return LongStream.rangeClosed(number + 1, collectives)
+    return LongStream.rangeClosed(number + 1, launched)
         .filter(other -> operations[slot(other)] == operation)
         .count();
   }

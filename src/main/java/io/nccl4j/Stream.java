@@ -133,7 +133,8 @@ public final class Stream implements AutoCloseable {
    * Waits until all work enqueued so far has completed. C: {@code cudaStreamQuery} and {@code
    * ncclCommGetAsyncError}, in turn.
    *
-   * @param timeout the maximum time to wait; positive
+   * @param timeout the maximum time to wait; positive. On NCCL the exception may come up to 5 s
+   *     later, since its RAS service is asked which ranks are late.
    * @throws NcclTimeoutException if the timeout expires; the work continues
    * @throws NcclException if a collective on this stream failed, or a peer failed
    * @throws CudaException if work on this stream failed

@@ -10,7 +10,9 @@ class OperationNumbersTest {
   private final OperationNumbers numbers = new OperationNumbers(null);
 
   private long call(Operation operation) {
-    return numbers.count(operation, 0, false);
+    long number = numbers.count(operation, 0, false);
+    numbers.launched(number);
+    return number;
   }
 
   @Test
@@ -32,6 +34,16 @@ class OperationNumbersTest {
     assertEquals(1, numbers.later(2));
     assertEquals(1, numbers.later(1));
     assertEquals(0, numbers.later(5));
+  }
+
+  /** The library counts a call only in its launch, which may wait for the device. */
+  @Test
+  void callThatHasNotReturnedIsNotLater() {
+    call(Operation.ALL_REDUCE);
+    assertEquals(2, numbers.count(Operation.ALL_REDUCE, 0, false));
+    assertEquals(0, numbers.later(1));
+    numbers.launched(2);
+    assertEquals(1, numbers.later(1));
   }
 
   @Test
@@ -71,5 +83,6 @@ class OperationNumbersTest {
     assertEquals(Operation.ALL_REDUCE, numbers.operation(905));
     assertEquals(4095, numbers.later(905));
     assertNull(numbers.operation(904));
+    assertEquals(Long.MAX_VALUE, numbers.later(904));
   }
 }

@@ -20,6 +20,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.SortedSet;
+import java.util.function.LongSupplier;
 import java.util.function.ToIntBiFunction;
 import java.util.function.ToIntFunction;
 
@@ -271,7 +272,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   }
 
   @Override
-  public Optional<Awaited> awaited(Operation operation, long later) {
+  public Optional<Awaited> awaited(Operation operation, LongSupplier later) {
     return new RasQuery(context.rank(), operation, later).ask(handle.library(), context, hash);
   }
 

@@ -25,6 +25,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 import org.apache.logging.log4j.Logger;
 
@@ -34,9 +35,10 @@ import org.apache.logging.log4j.Logger;
  * nor CUDA.
  *
  * <p>NCCL counts the calls of each kind of collective alone, and this rank may have called it again
- * since. The ranks call the collectives of a communicator in one order, so a rank with a lower
- * count than this rank had at that collective has not called it; if it is ahead in another kind, it
- * calls other operations. All other ranks wait, or have not begun to.
+ * since, even while it asks: an answer counts for sure only if it has not. The ranks call the
+ * collectives of a communicator in one order, so a rank with a lower count than this rank had at
+ * that collective has not called it; if it is ahead in another kind, it calls other operations. All
+ * other ranks wait, or have not begun to.
  */
 final class RasQuery {
   private static final Logger LOG = Loggers.of("io.nccl4j.nccl.NcclCommunicator");
@@ -49,12 +51,13 @@ final class RasQuery {
   private static final int MOST_PROCESSES = 4;
   private static final int MOST_COUNTS = 4;
 
+  private static final String UNKNOWN = ", so it does not tell which rank is late";
   private static final String UNCOUNTED =
-      "NCCL counts neither sends and receives nor captured operations, so it does not tell which rank is late";
+      "NCCL counts neither sends and receives nor captured operations" + UNKNOWN;
 
   private final int self;
   private final Operation operation;
-  private final long later;
+  private final LongSupplier later;
 
   /**
    * Creates a query.
@@ -62,9 +65,9 @@ final class RasQuery {
    * @param self this rank
    * @param operation the collective that this rank's device has not completed, or null if it is not
    *     known
-   * @param later how often this rank has called it since
+   * @param later returns how often this rank has called it since
    */
-  RasQuery(int self, Operation operation, long later) {
+  RasQuery(int self, Operation operation, LongSupplier later) {
     this.self = self;
     this.operation = operation;
     this.later = later;
@@ -122,6 +125,7 @@ final class RasQuery {
     IOException failure = null;
     do {
       try {
+        long before = later.getAsLong();
         RasStatus status = client.status(Duration.ofMillis(deadline.remainingMillis()));
         List<RasStatus.Communicator> own =
             status.communicators().stream()
@@ -134,8 +138,9 @@ final class RasQuery {
         }
         if (own.size() == 1) {
           boolean complete = status.timeouts() == 0;
-          Awaited answer = describe(own.getFirst(), complete);
-          if (complete && unlisted(own.getFirst()).isEmpty()) {
+          long after = later.getAsLong();
+          Awaited answer = describe(own.getFirst(), complete, after);
+          if (complete && unlisted(own.getFirst()).isEmpty() && before == after) {
             return answer;
           }
           incomplete = answer;
@@ -181,20 +186,25 @@ final class RasQuery {
    *
    * @param communicator has this rank among those that reported
    * @param complete whether all processes that are not silent have reported
+   * @param later how often this rank has called the operation since, or more
    */
-  Awaited describe(RasStatus.Communicator communicator, boolean complete) {
+  Awaited describe(RasStatus.Communicator communicator, boolean complete, long later) {
     List<String> texts = new ArrayList<>();
     BitSet failed = missing(communicator, complete, texts);
-    BitSet behind = behind(communicator, texts);
+    // This rank's count at the operation; 0 or less if NCCL has not counted it.
+    long number = operation == null ? 0 : own(communicator).getOrDefault(kind(), 0L) - later;
+    BitSet behind = number > 0 ? behind(communicator, number, texts) : new BitSet();
     states(communicator, texts);
     if (!complete) {
       texts.add("not all processes have answered NCCL yet");
+    } else if (texts.isEmpty() && operation == null) {
+      texts.add(UNCOUNTED);
+    } else if (texts.isEmpty() && number <= 0) {
+      texts.add("NCCL has not counted this " + words() + UNKNOWN);
     } else if (texts.isEmpty()) {
       texts.add(
-          number(communicator) <= 0
-              ? UNCOUNTED
-              : "all ranks have called %s, so NCCL does not tell which rank is late"
-                  .formatted(call(communicator)));
+          "all ranks have called %s %d, so NCCL does not tell which rank is late"
+              .formatted(words(), number));
     }
     return new Awaited(String.join("; ", texts), behind, failed);
   }
@@ -269,9 +279,9 @@ final class RasQuery {
     return operation.function().substring("nccl".length());
   }
 
-  /** Returns this rank's count at the operation; 0 or less if NCCL has not counted it. */
-  private long number(RasStatus.Communicator communicator) {
-    return operation == null ? 0 : own(communicator).getOrDefault(kind(), 0L) - later;
+  /** Returns the operation in words, such as {@code all-reduce}. */
+  private String words() {
+    return operation.method().replaceAll("(?=[A-Z])", "-").toLowerCase(Locale.ROOT);
   }
 
   private Map<String, Long> own(RasStatus.Communicator communicator) {
@@ -282,18 +292,12 @@ final class RasQuery {
         .calls();
   }
 
-  /** Returns the operation in words, with its number, such as {@code all-reduce 641}. */
-  private String call(RasStatus.Communicator communicator) {
-    String words = kind().replaceAll("(?<=[a-z])(?=[A-Z])", "-").toLowerCase(Locale.ROOT);
-    return words + " " + number(communicator);
-  }
-
-  /** Describes the ranks that have not called the operation, and returns them. */
-  private BitSet behind(RasStatus.Communicator communicator, List<String> texts) {
-    long number = number(communicator);
-    if (number <= 0) {
-      return new BitSet();
-    }
+  /**
+   * Describes the ranks that have not called the operation, and returns them.
+   *
+   * @param number this rank's count at the operation
+   */
+  private BitSet behind(RasStatus.Communicator communicator, long number, List<String> texts) {
     Map<String, Long> own = own(communicator);
     TreeMap<Long, Members> late = new TreeMap<>();
     Members different = new Members();
@@ -311,7 +315,7 @@ final class RasQuery {
         behind.set(rank.rank());
       }
     }
-    String call = call(communicator) + ": ";
+    String call = words() + " " + number + ": ";
     late.entrySet().stream()
         .limit(MOST_COUNTS)
         .forEach(

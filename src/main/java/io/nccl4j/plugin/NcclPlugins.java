@@ -44,6 +44,7 @@ public final class NcclPlugins {
    * @param timeout how long to wait at most
    * @return false if they have not within that time
    * @throws InterruptedException if this thread is interrupted
+   * @throws IllegalStateException if a profiler calls it, which would wait for itself
    */
   public static boolean awaitEvents(Duration timeout) throws InterruptedException {
     Arguments.positive(timeout, "timeout");

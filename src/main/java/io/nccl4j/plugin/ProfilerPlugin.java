@@ -64,6 +64,7 @@ final class ProfilerPlugin {
   private final KernelTimes kernels = new KernelTimes();
   private volatile boolean kernelTimes;
   private boolean installed;
+  private volatile @Nullable Thread reader;
   // NCCL's variable of the events that it reports, one for all communicators.
   private @Nullable MemorySegment mask;
 
@@ -305,6 +306,7 @@ final class ProfilerPlugin {
 
   /** Passes on what is in the queue. */
   void deliver() {
+    reader = Thread.currentThread();
     for (ProfilerEvent event = queue.poll(); event != null; event = queue.poll()) {
       kernels.accept(event);
       for (Profiler listener : listeners) {
@@ -322,6 +324,9 @@ final class ProfilerPlugin {
    * Waits until the events that are in the queue now are delivered; returns false if time is up.
    */
   boolean await(Duration timeout) throws InterruptedException {
+    if (Thread.currentThread() == reader) {
+      throw new IllegalStateException("a profiler cannot wait for the events that it receives");
+    }
     Deadline deadline = Deadline.after(timeout);
     long last = queued.get();
     // Less is queued than it seemed if an event was being dropped.

@@ -34,7 +34,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
@@ -210,17 +212,38 @@ class RasOnStandInTest {
     }
   }
 
+  /** Returns a service whose first answer differs from the stand-in's. */
+  private static RasServer answeringAtFirst(UnaryOperator<String> change) throws IOException {
+    return new RasServer(
+        (command, connection) ->
+            RasServer.nccl(
+                command, connection == 1 ? change.apply(standInStatus()) : standInStatus()));
+  }
+
   /** Processes of several jobs share an address; the first one that answers is of another job. */
   @Test
   void anotherJobIsSkipped() throws IOException {
-    try (RasServer shared =
-        new RasServer(
-            (command, connection) ->
-                RasServer.nccl(command, connection == 1 ? ANOTHER_JOB : standInStatus()))) {
+    try (RasServer shared = answeringAtFirst(_ -> ANOTHER_JOB)) {
       StandIn.setEnvironment("NCCL_RAS_ADDR", shared.address());
       allReduce(0);
       assertEquals(Set.of(1), timeout().missingRanks());
       assertEquals(2, shared.accepted());
+    }
+  }
+
+  /** The counts of an answer and this rank's own are not of the same time. */
+  @Test
+  void rankThatCallsMeanwhileAsksAgain() throws IOException {
+    UnaryOperator<String> calling =
+        _ -> {
+          allReduce(0);
+          return standInStatus();
+        };
+    try (RasServer service = answeringAtFirst(calling)) {
+      StandIn.setEnvironment("NCCL_RAS_ADDR", service.address());
+      allReduce(0);
+      assertContains("; all-reduce 2: rank 1 has called 1" + process(), timeout());
+      assertEquals(2, service.accepted());
     }
   }
 
@@ -257,15 +280,8 @@ class RasOnStandInTest {
   @Test
   void incompleteAnswerIsAskedForAgain() throws IOException {
     try (RasServer slow =
-        new RasServer(
-            (command, connection) -> {
-              String status = standInStatus();
-              return RasServer.nccl(
-                  command,
-                  connection > 1
-                      ? status
-                      : status.replace("\"timeouts_count\": 0", "\"timeouts_count\": 1"));
-            })) {
+        answeringAtFirst(
+            status -> status.replace("\"timeouts_count\": 0", "\"timeouts_count\": 1"))) {
       StandIn.setEnvironment("NCCL_RAS_ADDR", slow.address());
       allReduce(0);
       assertEquals(Set.of(1), timeout().missingRanks());
@@ -277,15 +293,8 @@ class RasOnStandInTest {
   @Test
   void answerWithoutTheMissingRanksIsAskedForAgain() throws IOException {
     try (RasServer busy =
-        new RasServer(
-            (command, connection) -> {
-              String status = standInStatus();
-              return RasServer.nccl(
-                  command,
-                  connection > 1
-                      ? status
-                      : status.replaceAll("\"missing_ranks\": \\[[^]]*]", "\"missing_ranks\": []"));
-            })) {
+        answeringAtFirst(
+            status -> status.replaceAll("\"missing_ranks\": \\[[^]]*]", "\"missing_ranks\": []"))) {
       StandIn.setEnvironment("NCCL_RAS_ADDR", busy.address());
       allReduce(0);
       pair.rank(1).abort();
@@ -307,6 +316,48 @@ class RasOnStandInTest {
       assertContains("; rank 1 has left the communicator", thrown);
       assertEquals(Set.of(1), thrown.failedRanks());
       assertEquals("ncclCommGetAsyncError", thrown.function());
+    }
+  }
+
+  /** One that is interrupted while it waits for the answer leaves it to the next. */
+  @Test
+  void interruptedThreadDoesNotLoseTheAnswer() throws IOException, InterruptedException {
+    CountDownLatch asked = new CountDownLatch(1);
+    CountDownLatch answer = new CountDownLatch(1);
+    UnaryOperator<String> slow =
+        status -> {
+          asked.countDown();
+          awaitLatch(answer);
+          return status;
+        };
+    try (RasServer service = answeringAtFirst(slow)) {
+      StandIn.setEnvironment("NCCL_RAS_ADDR", service.address());
+      allReduce(0);
+      pair.rank(1).abort();
+      assertThrows(
+          NcclRemoteException.class,
+          () -> pair.nccl(0).callNative("failRank", RasOnStandInTest::reportRemoteError));
+      Thread waiting =
+          Thread.ofPlatform()
+              .start(
+                  () ->
+                      assertThrows(
+                          NcclRemoteException.class, () -> pair.stream(0).synchronize(TIMEOUT)));
+      awaitLatch(asked);
+      waiting.interrupt();
+      assertTrue(waiting.join(TIMEOUT.multipliedBy(30)));
+      answer.countDown();
+      NcclException thrown =
+          assertThrows(NcclRemoteException.class, () -> pair.stream(0).synchronize(TIMEOUT));
+      assertEquals(Set.of(1), thrown.failedRanks());
+    }
+  }
+
+  private static void awaitLatch(CountDownLatch latch) {
+    try {
+      assertTrue(latch.await(30, TimeUnit.SECONDS));
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
     }
   }
 

@@ -61,8 +61,8 @@ class RasQueryTest {
   private void assertDescribed(
       Operation operation, long later, String text, Set<Integer> behind, Set<Integer> failed) {
     Awaited awaited =
-        new RasQuery(0, operation, later)
-            .describe(new RasStatus.Communicator(1, "", size, ranks, missing), complete);
+        new RasQuery(0, operation, null)
+            .describe(new RasStatus.Communicator(1, "", size, ranks, missing), complete, later);
     assertEquals(text, awaited.text());
     assertEquals(RankSets.of(behind), awaited.ranks());
     assertEquals(RankSets.of(failed), awaited.failed());
@@ -132,8 +132,8 @@ class RasQueryTest {
       behind.add(rank);
     }
     Awaited awaited =
-        new RasQuery(0, Operation.ALL_REDUCE, 0)
-            .describe(new RasStatus.Communicator(1, "", size, ranks, missing), true);
+        new RasQuery(0, Operation.ALL_REDUCE, null)
+            .describe(new RasStatus.Communicator(1, "", size, ranks, missing), true, 0);
     assertEquals(RankSets.of(behind), awaited.ranks());
     assertTrue(
         awaited
@@ -209,8 +209,18 @@ class RasQueryTest {
     calls(0, 3, 0);
     calls(1, 1, 0);
     assertDescribed(null, 0, UNCOUNTED, Set.of(), Set.of());
-    assertDescribed(Operation.ALL_TO_ALL, 0, UNCOUNTED, Set.of(), Set.of());
-    assertDescribed(Operation.ALL_REDUCE, 3, UNCOUNTED, Set.of(), Set.of());
+    assertDescribed(
+        Operation.ALL_TO_ALL,
+        0,
+        "NCCL has not counted this all-to-all, so it does not tell which rank is late",
+        Set.of(),
+        Set.of());
+    assertDescribed(
+        Operation.ALL_REDUCE,
+        3,
+        "NCCL has not counted this all-reduce, so it does not tell which rank is late",
+        Set.of(),
+        Set.of());
   }
 
   @Test

@@ -3,6 +3,7 @@ package io.nccl4j.plugin;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.foreign.Arena;
@@ -68,6 +69,20 @@ class ProfilerPluginTest {
     assertTrue(plugin.await(Duration.ofMinutes(1)));
     assertEquals(20, seen.size());
     reader.join();
+  }
+
+  @Test
+  void profilerCannotWaitForEvents() {
+    ProfilerPlugin plugin = new ProfilerPlugin();
+    List<ProfilerEvent> seen = new ArrayList<>();
+    plugin.listen(
+        event -> {
+          assertThrows(IllegalStateException.class, () -> plugin.await(Duration.ofMinutes(1)));
+          seen.add(event);
+        });
+    plugin.offer(new ProfilerEvent.Stopped(1, 0));
+    plugin.deliver();
+    assertEquals(1, seen.size());
   }
 
   @Test

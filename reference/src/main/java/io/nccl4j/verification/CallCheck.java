@@ -34,8 +34,9 @@ import org.jspecify.annotations.NullMarked;
  * <p>If calls differ, the call throws {@link NcclInvalidUsageException} on every rank, with the
  * message of the reference; if a rank does not call, it throws {@link NcclTimeoutException} on the
  * waiting ranks, whose {@link NcclException#missingRanks} are those ranks. Nothing is launched
- * then, and later collectives throw, too, until the check is closed. The numbers in messages count
- * the collectives since the check began. Sends and receives are not compared.
+ * then, and later collectives throw, too, until the check is closed. If a group has calls of
+ * several communicators, ranks that are only in the others may have launched theirs. The numbers in
+ * messages count the collectives since the check began. Sends and receives are not compared.
  */
 @NullMarked
 public final class CallCheck implements AutoCloseable {

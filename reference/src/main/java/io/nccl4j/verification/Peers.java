@@ -5,11 +5,13 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.NcclResult;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
+import io.nccl4j.spi.Contract;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -61,8 +63,12 @@ final class Peers implements AutoCloseable {
   private UniqueId exchangeId(Communicator nccl, Backend backend) {
     UniqueId own = null;
     RuntimeException failure =
-        new IllegalStateException(
-            "rank 0 could not create an id of the reference; its exception has the reason");
+        Contract.get()
+            .failure(
+                "newUniqueId",
+                NcclResult.REMOTE_ERROR.code(),
+                "rank 0 could not create an id of the reference; its exception has the reason",
+                "");
     if (rank == 0) {
       try {
         own = backend.newUniqueId();

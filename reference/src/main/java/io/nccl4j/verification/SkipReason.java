@@ -15,7 +15,7 @@ public enum SkipReason {
   OPERATOR,
   /** Another check was in flight on a rank. */
   BUSY,
-  /** The launch or the device failed, or the communicator was aborted. */
+  /** The launch, the device or the check failed, or the communicator was aborted. */
   FAILED,
   /** Verification had ended, because a rank did not take part in a check in time. */
   LATE

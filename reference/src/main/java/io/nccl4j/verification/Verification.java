@@ -2,6 +2,7 @@ package io.nccl4j.verification;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.NcclException;
+import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.schedule.NcclGraph;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.CloseAll;
@@ -182,7 +183,8 @@ public final class Verification implements AutoCloseable {
       checker.run();
     } catch (RuntimeException | Error failure) {
       sampler.end();
-      counters.skipped(SkipReason.LATE);
+      counters.skipped(
+          failure instanceof NcclTimeoutException ? SkipReason.LATE : SkipReason.FAILED);
       peers.abort();
       LOG.warn("{}: verification has ended", communicator, failure);
     }

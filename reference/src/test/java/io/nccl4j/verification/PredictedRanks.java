@@ -19,12 +19,15 @@ import java.util.concurrent.TimeUnit;
 import java.util.random.RandomGenerator;
 
 /**
- * The program of {@link PredictedOrderTest}: verifies two ranks of the stand-in, with its profiler
- * and with lines that NCCL would have logged. Sums of two floats do not depend on their order.
+ * The program of {@link PredictedOrderTest}: verifies four ranks of the stand-in, with its profiler
+ * and with lines that NCCL would have logged. The stand-in adds in rank order. So does the tree in
+ * these lines, a chain to the last rank, but not the ring, which begins at another rank for each
+ * chunk: it has whole numbers, whose sums and products do not depend on the order, but for the last
+ * call.
  */
 public final class PredictedRanks {
-  private static final int RANKS = 2;
-  private static final int SMALL = 8192;
+  private static final int RANKS = 4;
+  private static final int SMALL = 4096;
   private static final int LARGE = 1 << 20;
 
   private PredictedRanks() {}
@@ -57,9 +60,7 @@ public final class PredictedRanks {
     }
   }
 
-  /**
-   * Writes the log of both ranks, which have the same trees and may have been added in any order.
-   */
+  /** Writes the log of all ranks, each with all trees: they may have been added in any order. */
   private static void writeLog(List<Long> addresses) {
     String file = System.getenv("NCCL_DEBUG_FILE");
     if (file == null) {
@@ -69,12 +70,15 @@ public final class PredictedRanks {
     for (int i = 0; i < RANKS; i++) {
       String prefix = "host:1:" + i + " [" + i + "] NCCL INFO ";
       String name = "ncclCommInitRankConfig comm 0x" + Long.toHexString(addresses.get(i));
-      lines.add(prefix + name + " rank 0 nranks 2 - Init START");
-      lines.add(prefix + "Channel 00/02 : 0 1");
-      lines.add(prefix + "Channel 01/02 : 0 1");
-      lines.add(prefix + "Trees [0] 1/-1/-1->0->-1 [1] 1/-1/-1->0->-1");
-      lines.add(prefix + "Trees [0] -1/-1/-1->1->0 [1] -1/-1/-1->1->0");
-      lines.add(prefix + name + " rank 0 nranks 2 - Init COMPLETE");
+      lines.add(prefix + name + " rank 0 nranks 4 - Init START");
+      lines.add(prefix + "Channel 00/02 : 0 1 2 3");
+      lines.add(prefix + "Channel 01/02 : 0 1 2 3");
+      for (int rank = 0; rank < RANKS; rank++) {
+        String node =
+            "%d/-1/-1->%d->%d".formatted(rank - 1, rank, rank == RANKS - 1 ? -1 : rank + 1);
+        lines.add(prefix + "Trees [0] " + node + " [1] " + node);
+      }
+      lines.add(prefix + name + " rank 0 nranks 4 - Init COMPLETE");
     }
     String pid = Long.toString(ProcessHandle.current().pid());
     try {
@@ -89,28 +93,31 @@ public final class PredictedRanks {
     try (Stream stream = comm.newStream();
         Verification verification =
             Verification.sampling(comm, 1, found -> System.out.println("> " + found));
-        Buffer small = comm.newBuffer(DataType.FLOAT32, SMALL);
-        Buffer large = comm.newBuffer(DataType.FLOAT32, LARGE)) {
+        Buffer whole = comm.newBuffer(DataType.FLOAT32, LARGE);
+        Buffer fractions = comm.newBuffer(DataType.FLOAT32, LARGE);
+        Buffer result = comm.newBuffer(DataType.FLOAT32, LARGE)) {
       float[] values = new float[LARGE];
+      for (int i = 0; i < LARGE; i++) {
+        values[i] = random.nextInt(1, 9);
+      }
+      whole.copyFromAsync(values, stream);
       for (int i = 0; i < LARGE; i++) {
         values[i] = (float) random.nextGaussian();
       }
-      large.copyFromAsync(values, stream);
-      large.slice(0, SMALL).copyToAsync(small, stream);
+      fractions.copyFromAsync(values, stream);
+      Buffer small = result.slice(0, SMALL);
       List<Runnable> calls =
           List.of(
-              () -> comm.allReduce(small, small, ReduceOp.SUM, stream),
-              () -> comm.allReduce(large, large, ReduceOp.AVG, stream),
+              () -> comm.allReduce(fractions.slice(0, SMALL), small, ReduceOp.SUM, stream),
+              () -> comm.allReduce(whole, result, ReduceOp.AVG, stream),
               () ->
                   comm.reduceScatter(
-                      small,
-                      small.slice(comm.rank() * SMALL / 2, SMALL / 2),
-                      ReduceOp.PROD,
-                      stream),
+                      whole.slice(0, (long) SMALL * RANKS), small, ReduceOp.PROD, stream),
               () -> {
                 flip(comm, barrier);
-                comm.allReduce(large, large, ReduceOp.SUM, stream);
-              });
+                comm.allReduce(whole, result, ReduceOp.SUM, stream);
+              },
+              () -> comm.allReduce(fractions, result, ReduceOp.SUM, stream));
       for (Runnable call : calls) {
         call.run();
         stream.synchronize();

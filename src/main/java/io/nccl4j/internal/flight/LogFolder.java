@@ -6,7 +6,6 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
-import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
@@ -14,6 +13,7 @@ import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.NotDirectoryException;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermission;
@@ -43,6 +43,10 @@ public final class LogFolder {
   private static final String FOLDERS = "[0-9]*-[0-9]*";
   private static final String LOGS = "log-*";
   private static final String LOCK = "lock";
+  private static final String UNLOCKED = "new-";
+  // A property for each folder of this process: a class loader that opened and closed the lock of
+  // another one would release it, since a lock belongs to the process.
+  private static final String OPEN = "io.nccl4j.flight.open.";
   private static final Set<PosixFilePermission> PRIVATE =
       PosixFilePermissions.fromString("rwx------");
   private static final FileAttribute<Set<PosixFilePermission>> PRIVATE_FOLDER =
@@ -88,12 +92,31 @@ public final class LogFolder {
 
   private static void openFolder(Path base) throws IOException {
     Path created =
-        Files.createTempDirectory(base, ProcessHandle.current().pid() + "-", PRIVATE_FOLDER);
-    lock =
-        FileChannel.open(
-            created.resolve(LOCK), StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
-    lock.lock();
-    folder = created;
+        Files.createTempDirectory(
+            base, UNLOCKED + ProcessHandle.current().pid() + "-", PRIVATE_FOLDER);
+    Path opened = base.resolve(created.getFileName().toString().substring(UNLOCKED.length()));
+    Path file = created.resolve(LOCK);
+    FileChannel held = null;
+    try {
+      held = FileChannel.open(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
+      held.lock();
+      System.setProperty(OPEN + opened, "");
+      // Only now is it a process's folder: others delete those that are not locked.
+      Files.move(created, opened, StandardCopyOption.ATOMIC_MOVE);
+    } catch (IOException | RuntimeException e) {
+      release(held, opened);
+      deleteFolder(created);
+      throw e;
+    }
+    lock = held;
+    folder = opened;
+  }
+
+  private static void release(FileChannel held, Path opened) throws IOException {
+    System.clearProperty(OPEN + opened);
+    if (held != null) {
+      held.close();
+    }
   }
 
   private static Mapped map(long bytes) throws IOException {
@@ -189,14 +212,12 @@ public final class LogFolder {
   }
 
   private static synchronized boolean running(Path each) {
-    if (each.equals(folder)) {
-      return true;
+    if (System.getProperty(OPEN + each) != null) {
+      return true; // of this process, perhaps of another class loader
     }
     try (FileChannel channel = FileChannel.open(each.resolve(LOCK), StandardOpenOption.WRITE);
         FileLock free = channel.tryLock()) {
       return free == null;
-    } catch (OverlappingFileLockException e) {
-      return true; // another class loader of this process
     } catch (IOException e) {
       return false; // deleted by its process, or not a process's folder
     }
@@ -207,9 +228,10 @@ public final class LogFolder {
     try {
       Files.deleteIfExists(file);
       if (folder != null && list(folder, LOGS).isEmpty()) {
-        lock.close();
-        deleteFolder(folder);
+        Path unused = folder;
         folder = null;
+        release(lock, unused);
+        deleteFolder(unused);
       }
     } catch (IOException e) {
       Loggers.of(LogFolder.class).warn("{} cannot be deleted", file, e);

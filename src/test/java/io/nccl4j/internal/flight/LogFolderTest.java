@@ -50,15 +50,23 @@ class LogFolderTest {
     assertEquals("1-102", names().getFirst());
   }
 
+  /** A process's lock would be released if it opened and closed the file once more. */
   @Test
   void endedProcessesMakeRoom() throws IOException {
     folder("7-1", 1);
     Path running = folder("8-1", 1);
-    try (FileChannel channel =
-        FileChannel.open(running.resolve("lock"), StandardOpenOption.WRITE)) {
+    Path lock = running.resolve("lock");
+    String property = "io.nccl4j.flight.open." + running;
+    System.setProperty(property, "");
+    try (FileChannel channel = FileChannel.open(lock, StandardOpenOption.WRITE)) {
       channel.lock();
       assertTrue(LogFolder.runs(running.resolve("log-1")));
       LogFolder.sweep(base, NO_ROOM);
+      String inode = ":" + Files.getAttribute(lock, "unix:ino") + " ";
+      List<String> locks = Files.readAllLines(Path.of("/proc/locks"));
+      assertTrue(locks.stream().anyMatch(held -> held.contains(inode)), locks::toString);
+    } finally {
+      System.clearProperty(property);
     }
     assertEquals(List.of("8-1"), names());
     assertFalse(LogFolder.runs(running.resolve("log-1")));

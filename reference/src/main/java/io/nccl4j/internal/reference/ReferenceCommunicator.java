@@ -38,6 +38,7 @@ import java.util.Set;
 import java.util.SortedSet;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
+import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 
 /**
@@ -329,7 +330,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   }
 
   @Override
-  public Optional<Awaited> awaited(Operation operation, long later) {
+  public Optional<Awaited> awaited(Operation operation, LongSupplier later) {
     return Optional.ofNullable(hostedRank.awaited());
   }
 
