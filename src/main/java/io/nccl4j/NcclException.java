@@ -111,8 +111,9 @@ public class NcclException extends Nccl4jException {
   }
 
   /**
-   * Sets the details of this exception, unless they are already set. The thread that creates the
-   * exception calls this method before it passes the exception to another thread.
+   * Sets the details of this exception, unless they are already set; adds an operation to details
+   * that have none. The thread that creates the exception calls this method before it passes the
+   * exception to another thread.
    *
    * @param known the details
    * @return this exception
@@ -120,6 +121,9 @@ public class NcclException extends Nccl4jException {
   final NcclException initDetails(FailureDetails known) {
     if (details.equals(FailureDetails.NONE)) {
       details = known;
+    } else if (details.sequenceNumber() == 0
+        && details.communicator().equals(known.communicator())) {
+      details = details.in(known.operation(), known.sequenceNumber());
     }
     return this;
   }

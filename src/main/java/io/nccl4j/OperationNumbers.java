@@ -126,10 +126,10 @@ final class OperationNumbers {
 
   /**
    * Returns how many collectives of the same operation were launched later, except captured; {@link
-   * Long#MAX_VALUE} if it is too long ago.
+   * Long#MAX_VALUE} if it was not launched yet, or is too long ago.
    */
   synchronized long later(long number) {
-    if (collectives - number >= REMEMBERED) {
+    if (launched < number || collectives - number >= REMEMBERED) {
       return Long.MAX_VALUE;
     }
     byte operation = operations[slot(number)];

@@ -6,6 +6,7 @@ import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.ffm.BlockingCalls;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Loggers;
+import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import java.lang.foreign.MemorySegment;
@@ -126,17 +127,18 @@ final class CommunicatorEnd {
 
   private void abortOverdue(int call) {
     String function = handle.function();
+    Awaited awaited = handle.awaited();
     // The call may have returned by itself.
-    boolean overdue = handle.watchedCall() == call;
-    handle.markOverdue(overdue);
-    if (!overdue) {
+    if (handle.watchedCall() != call) {
       return;
     }
+    handle.markOverdue(awaited);
     LOG.warn(
-        "{}: {} has been inside NCCL for {} s; the communicator is aborted",
+        "{}: {} has been inside NCCL for {} s: {}; the communicator is aborted",
         handle,
         function,
-        handle.timeout().toMillis() / MILLIS_PER_SECOND);
+        handle.timeout().toMillis() / MILLIS_PER_SECOND,
+        awaited.text());
     try {
       context.abort();
     } catch (RuntimeException failure) {

@@ -11,17 +11,24 @@ import io.nccl4j.internal.ffm.BlockingCalls;
 import io.nccl4j.internal.ffm.PlatformThreads;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Loggers;
+import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.CommunicatorContext;
+import io.nccl4j.spi.Contract;
+import io.nccl4j.spi.FailureDetails;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.BitSet;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import java.util.function.IntSupplier;
+import java.util.function.Supplier;
 import java.util.function.ToIntFunction;
+import org.apache.logging.log4j.Logger;
 
 /**
  * An {@code ncclComm_t}: who may call NCCL with it, for how long, and who frees it.
@@ -35,6 +42,9 @@ import java.util.function.ToIntFunction;
  * outside also keeps the communicator from being freed, with {@link #retain}.
  */
 final class CommunicatorHandle {
+  // Logs under the name of the public class.
+  private static final Logger LOG = Loggers.of("io.nccl4j.nccl.NcclCommunicator");
+
   // A non-blocking call ends by its own deadline; the thread that makes it gets this much longer.
   static final Duration GRACE = Duration.ofSeconds(1);
   private static final long POLL_NANOS = 50_000;
@@ -59,7 +69,8 @@ final class CommunicatorHandle {
   private MemorySegment pointer = MemorySegment.NULL;
   private volatile boolean taken;
   private boolean retained;
-  private volatile boolean overdue;
+  // What a call waits for that has exceeded its timeout, which ends the communicator; or null.
+  private volatile Awaited overdue;
 
   private final AtomicInteger entries = new AtomicInteger();
 
@@ -370,9 +381,22 @@ final class CommunicatorHandle {
     return "the peers of " + this;
   }
 
-  /** Records whether a call has exceeded its timeout, which ends the communicator. */
-  void markOverdue(boolean overdue) {
-    this.overdue = overdue;
+  /** Returns what a launch waits for. Asks other processes, for a few seconds. */
+  Awaited awaited() {
+    try {
+      return context
+          .awaited()
+          .map(known -> new Awaited(peers() + "; " + known.text(), known.ranks(), known.failed()))
+          .orElseGet(() -> new Awaited(peers(), new BitSet()));
+    } catch (RuntimeException | Error e) {
+      LOG.warn("{}: it is not known which ranks are late", this, e);
+      return new Awaited(peers(), new BitSet());
+    }
+  }
+
+  /** Records what a call waits for that has exceeded its timeout, which ends the communicator. */
+  void markOverdue(Awaited awaited) {
+    this.overdue = awaited;
   }
 
   /** Records that the operations are revoked. Called before the native call that ends them. */
@@ -432,6 +456,15 @@ final class CommunicatorHandle {
    * returned success before it has completed. Throws for any other result.
    */
   void settle(int result, String function) {
+    settle(result, function, () -> new Awaited(peers(), new BitSet()));
+  }
+
+  /** Waits as {@link #settle(int, String)} does, for a launch. */
+  void settleLaunch(int result, String function) {
+    settle(result, function, this::awaited);
+  }
+
+  private void settle(int result, String function, Supplier<Awaited> awaited) {
     if (result != nccl_h.ncclInProgress()) {
       if (result != nccl_h.ncclSuccess() && ended()) {
         throw endException(function);
@@ -449,16 +482,23 @@ final class CommunicatorHandle {
         return;
       }
       if (!BlockingCalls.pause(backoff, function)) {
-        throw new NcclTimeoutException(function, timeout(), peers());
+        throw late(function, awaited.get());
       }
     }
   }
 
   /** Returns the exception for a call during which this communicator has ended. */
   NcclException endException(String function) {
-    return overdue
-        ? new NcclTimeoutException(function, timeout(), peers())
-        : new CommunicatorAbortedException(function, toString());
+    Awaited awaited = overdue;
+    return awaited == null
+        ? new CommunicatorAbortedException(function, toString())
+        : late(function, awaited);
+  }
+
+  private NcclException late(String function, Awaited awaited) {
+    NcclException late = new NcclTimeoutException(function, timeout(), awaited.text());
+    FailureDetails ranks = FailureDetails.of(toString(), awaited.failed(), awaited.ranks());
+    return Contract.get().initDetails(late, ranks);
   }
 
   /** Returns the asynchronous error of the communicator, if there is one. */

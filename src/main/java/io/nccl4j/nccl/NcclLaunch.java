@@ -35,7 +35,7 @@ final class NcclLaunch {
       int result = OperationCalls.call(call, handle);
       // After a success there is nothing to wait for, also on a non-blocking communicator.
       if (result != nccl_h.ncclSuccess()) {
-        handle.settle(result, function);
+        handle.settleLaunch(result, function);
       }
     } finally {
       handle.leave();
@@ -162,7 +162,7 @@ final class NcclLaunch {
     }
     CloseAll.all(
         communicators.stream()
-            .<Runnable>map(communicator -> () -> communicator.settle(result, "ncclGroupEnd"))
+            .<Runnable>map(communicator -> () -> communicator.settleLaunch(result, "ncclGroupEnd"))
             .toList());
   }
 

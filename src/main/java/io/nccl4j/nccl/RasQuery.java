@@ -123,10 +123,12 @@ final class RasQuery {
     Backoff backoff = Backoff.betweenAttempts(deadline);
     Awaited incomplete = null;
     IOException failure = null;
+    boolean answered = false;
     do {
       try {
         long before = later.getAsLong();
         RasStatus status = client.status(Duration.ofMillis(deadline.remainingMillis()));
+        answered = true;
         List<RasStatus.Communicator> own =
             status.communicators().stream()
                 .filter(communicator -> isOwn(communicator, context, hash))
@@ -149,7 +151,7 @@ final class RasQuery {
         throw nobodyListens;
       } catch (IOException e) {
         if (failure == null) {
-          failure = e; // A later attempt may fail for lack of time only.
+          failure = e;
         } else {
           LOG.debug("{}: NCCL's RAS service was not asked", context, e);
         }
@@ -158,8 +160,8 @@ final class RasQuery {
     if (incomplete != null) {
       return incomplete;
     }
-    if (failure != null) {
-      throw failure;
+    if (!answered) {
+      throw failure; // The others failed for lack of time only.
     }
     return unknown("NCCL's RAS service at " + client + " answered for other jobs only");
   }

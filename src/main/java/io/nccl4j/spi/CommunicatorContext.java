@@ -6,6 +6,7 @@ import io.nccl4j.CudaException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import java.time.Duration;
+import java.util.Optional;
 
 /**
  * The communicator of a driver: provides its configuration and state, and receives the driver's
@@ -116,4 +117,10 @@ public interface CommunicatorContext {
    * communicator and its last collective.
    */
   FailureDetails lastEnqueued();
+
+  /**
+   * Returns what its oldest operation waits for; empty if that is not known. Asks other processes,
+   * for at most a few seconds.
+   */
+  Optional<Awaited> awaited();
 }

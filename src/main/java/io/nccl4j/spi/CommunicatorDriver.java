@@ -103,7 +103,8 @@ public interface CommunicatorDriver {
    * @param operation the oldest collective that the device has not completed; null if it is not
    *     known, or if the oldest operation is a message or part of a graph
    * @param later returns how often this rank has called the same operation since, except in graphs
-   *     and in calls that have not returned; it may have called more when asked again
+   *     and in calls that have not returned; it may have called more when asked again. {@link
+   *     Long#MAX_VALUE} if the call of the operation itself has not returned
    */
   default Optional<Awaited> awaited(Operation operation, LongSupplier later) {
     return Optional.empty();

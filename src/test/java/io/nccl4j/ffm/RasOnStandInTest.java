@@ -15,6 +15,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.fixtures.RasServer;
@@ -39,6 +40,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What a wait that times out knows from the stand-in's RAS service. */
 @OnStandIn
@@ -303,6 +306,28 @@ class RasOnStandInTest {
     }
   }
 
+  /** The first operations connect inside their calls, for which no stream waits. */
+  @ParameterizedTest
+  @ValueSource(booleans = {true, false})
+  void callThatDoesNotReturnNamesRanks(boolean blocking) {
+    StandIn.connect(true);
+    CommunicatorConfig config =
+        CommunicatorConfig.defaults().withBlocking(blocking).withTimeout(TIMEOUT);
+    try (Pair connecting = new Pair(config);
+        Buffer value = connecting.rank(0).newBuffer(DataType.INT32, COUNT)) {
+      connecting.rank(1).abort();
+      NcclException thrown =
+          assertThrows(
+              NcclTimeoutException.class,
+              () -> connecting.rank(0).allReduce(value, value, ReduceOp.SUM, connecting.stream(0)));
+      assertContains("; rank 1 has left the communicator", thrown);
+      assertEquals(Set.of(1), thrown.failedRanks());
+      assertEquals(1, thrown.sequenceNumber().orElseThrow());
+      assertEquals(Operation.ALL_REDUCE, thrown.operation().orElseThrow());
+      connecting.abort();
+    }
+  }
+
   @Test
   void remoteErrorNamesTheLostRank() {
     allReduce(0);
@@ -380,7 +405,11 @@ class RasOnStandInTest {
 
   @Test
   void onlyAnotherJobNamesNobody() throws IOException {
-    try (RasServer other = new RasServer((command, _) -> RasServer.nccl(command, ANOTHER_JOB))) {
+    // Its second listener is busy.
+    try (RasServer other =
+        new RasServer(
+            (command, connection) ->
+                connection == 1 ? RasServer.nccl(command, ANOTHER_JOB) : null)) {
       StandIn.setEnvironment("NCCL_RAS_ADDR", other.address());
       allReduce(0);
       NcclException thrown = timeout();
