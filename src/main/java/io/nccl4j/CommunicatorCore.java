@@ -592,7 +592,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
    */
   Optional<Awaited> awaited(long number) {
     Operation operation = numbers.operation(number);
-    return driver.awaited(operation, () -> numbers.later(number));
+    return driver.awaited(operation, () -> numbers.calls(number));
   }
 
   @Override

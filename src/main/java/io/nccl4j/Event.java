@@ -83,7 +83,8 @@ public final class Event implements AutoCloseable {
   /**
    * Waits until the last recording has completed. C: {@code cudaEventQuery}, repeated.
    *
-   * @param timeout the maximum time to wait; positive
+   * @param timeout the maximum time to wait; positive. On NCCL the exception may come up to 5 s
+   *     later, since its RAS service is asked which ranks are late.
    * @throws NcclTimeoutException if the timeout expires
    * @throws NcclException as {@link #isComplete} does
    * @throws CudaException if work before the recording failed

@@ -121,7 +121,8 @@ public class NcclException extends Nccl4jException {
   final NcclException initDetails(FailureDetails known) {
     if (details.equals(FailureDetails.NONE)) {
       details = known;
-    } else if (details.sequenceNumber() == 0
+    } else if (details.operation() == null
+        && details.sequenceNumber() == 0
         && details.communicator().equals(known.communicator())) {
       details = details.in(known.operation(), known.sequenceNumber());
     }

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.spi.CallCount;
 import io.nccl4j.spi.CommunicatorContext;
 import java.util.List;
 import java.util.stream.LongStream;
@@ -20,6 +21,8 @@ final class OperationNumbers {
 
   private final CommunicatorContext communicator;
   private long collectives;
+  // Of each operation, without captured ones.
+  private final long[] calls = new long[OPERATIONS.length];
   private long[] sends = {};
   private long[] receives = {};
   // Of the last collectives, by number.
@@ -58,6 +61,9 @@ final class OperationNumbers {
     if (!operation.pointToPoint()) {
       collectives++;
       operations[slot(collectives)] = captured ? CAPTURED : (byte) operation.ordinal();
+      if (!captured) {
+        calls[operation.ordinal()]++;
+      }
       return collectives;
     }
     pendingMessages++;
@@ -79,6 +85,11 @@ final class OperationNumbers {
       pendingMessages--;
       (operation == Operation.SEND ? sends : receives)[peer]--;
     } else {
+      // Together with the others of its launch, in any order.
+      byte last = operations[slot(collectives)];
+      if (last != CAPTURED) {
+        calls[last]--;
+      }
       collectives--;
     }
   }
@@ -124,16 +135,20 @@ final class OperationNumbers {
     launched = number;
   }
 
-  /**
-   * Returns how many collectives of the same operation were launched later, except captured; {@link
-   * Long#MAX_VALUE} if it was not launched yet, or is too long ago.
-   */
-  synchronized long later(long number) {
-    if (launched < number || collectives - number >= REMEMBERED) {
-      return Long.MAX_VALUE;
-    }
+  /** Returns how often this rank has called the operation of a collective, captured calls apart. */
+  synchronized CallCount calls(long number) {
     byte operation = operations[slot(number)];
-    return LongStream.rangeClosed(number + 1, launched)
+    if (number == 0 || collectives - number >= REMEMBERED || operation == CAPTURED) {
+      return CallCount.UNKNOWN;
+    }
+    long returned = launched;
+    long later = later(operation, number, returned);
+    long pending = later(operation, Math.max(number, returned), collectives);
+    return new CallCount(calls[operation] - later - pending, returned < number ? -1 : later);
+  }
+
+  private long later(byte operation, long number, long last) {
+    return LongStream.rangeClosed(number + 1, last)
         .filter(other -> operations[slot(other)] == operation)
         .count();
   }

@@ -41,10 +41,11 @@ import org.jspecify.annotations.NullMarked;
  * others are too few to continue without it, they wait a few timeouts. A rank whose operation
  * failed but which calls {@link #recover} continues. On NCCL the program passes them to {@link
  * #withLostRanks}, the same on every survivor: from its launcher, for example. If it passes none,
- * they are those that the failure of an operation of the communicator has named; if it named none,
- * every survivor asks NCCL's RAS service, since NCCL 2.29.2: a rank is lost if its process does not
- * answer, or has closed or aborted the communicator. If survivors exclude different ranks, NCCL
- * does not notice, and all fail when the timeout expires.
+ * the ranks are excluded that were named when an operation of the communicator exceeded its timeout
+ * or NCCL reported the failure of another process; if none was named, every survivor asks NCCL's
+ * RAS service, since NCCL 2.29.2: a rank is lost if its process does not answer, or has closed or
+ * aborted the communicator. If survivors exclude different ranks, NCCL does not notice, and all
+ * fail when the timeout expires.
  *
  * <p><b>Who may continue.</b> Ranks that cannot reach each other may each take the others for lost.
  * So that only one part continues, it must have more than half of the communicator's ranks, or half

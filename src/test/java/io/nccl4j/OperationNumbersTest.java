@@ -3,6 +3,7 @@ package io.nccl4j;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 
+import io.nccl4j.spi.CallCount;
 import org.junit.jupiter.api.Test;
 
 /** Which collective is the oldest that has not completed, and what was called since. */
@@ -31,19 +32,22 @@ class OperationNumbersTest {
     numbers.completed(Operation.ALL_REDUCE, 1);
     assertEquals(2, numbers.oldestPending());
     assertEquals(Operation.ALL_GATHER, numbers.operation(2));
-    assertEquals(1, numbers.later(2));
-    assertEquals(1, numbers.later(1));
-    assertEquals(0, numbers.later(5));
+    assertEquals(new CallCount(1, 1), numbers.calls(2));
+    assertEquals(new CallCount(1, 1), numbers.calls(1));
+    assertEquals(new CallCount(2, 0), numbers.calls(5));
+    assertEquals(CallCount.UNKNOWN, numbers.calls(4));
+    assertEquals(CallCount.UNKNOWN, numbers.calls(0));
   }
 
-  /** The library counts a call only in its launch, which may wait for the device. */
   @Test
   void callThatHasNotReturnedIsNotLater() {
     call(Operation.ALL_REDUCE);
     assertEquals(2, numbers.count(Operation.ALL_REDUCE, 0, false));
-    assertEquals(0, numbers.later(1));
+    assertEquals(new CallCount(1, 0), numbers.calls(1));
+    assertEquals(new CallCount(2, -1), numbers.calls(2));
     numbers.launched(2);
-    assertEquals(1, numbers.later(1));
+    assertEquals(new CallCount(1, 1), numbers.calls(1));
+    assertEquals(new CallCount(2, 0), numbers.calls(2));
   }
 
   @Test
@@ -60,6 +64,8 @@ class OperationNumbersTest {
     assertEquals(0, numbers.oldestPending());
     assertEquals(1, call(Operation.BROADCAST));
     assertEquals(Operation.BROADCAST, numbers.operation(1));
+    assertEquals(2, call(Operation.REDUCE));
+    assertEquals(new CallCount(1, 0), numbers.calls(2));
   }
 
   /** A device completes the collectives of a communicator in order; not all are followed. */
@@ -81,8 +87,8 @@ class OperationNumbersTest {
     assertEquals(1, numbers.oldestPending());
     assertNull(numbers.operation(1));
     assertEquals(Operation.ALL_REDUCE, numbers.operation(905));
-    assertEquals(4095, numbers.later(905));
+    assertEquals(new CallCount(905, 4095), numbers.calls(905));
     assertNull(numbers.operation(904));
-    assertEquals(Long.MAX_VALUE, numbers.later(904));
+    assertEquals(CallCount.UNKNOWN, numbers.calls(904));
   }
 }

@@ -1,8 +1,10 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.internal.ffm.BlockingCalls;
+import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Poller;
 import java.lang.ref.WeakReference;
+import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -17,7 +19,7 @@ import java.util.concurrent.ConcurrentHashMap;
 final class CallWatch {
   private static final long PERIOD_MILLIS = 100;
   private static final int POLLS_BETWEEN_FAILURES = 5;
-  private static final Seen NO_CALL = new Seen(0, 0, false);
+  private static final Seen NO_CALL = new Seen(0, 0, false, false);
   // Weak references, so that a leaked communicator can be detected. No thread is in a call on it.
   private static final Map<WeakReference<CommunicatorEnd>, Seen> OPEN = new ConcurrentHashMap<>();
   private static final Poller POLLER =
@@ -42,9 +44,10 @@ final class CallWatch {
    *
    * @param call the handle's number of the call, or 0
    * @param since when the call was first seen, in nanoseconds
+   * @param warned whether {@link CommunicatorEnd#warnOfCall} has been called for it
    * @param overdue whether {@link CommunicatorEnd#endOverdueCall} has been called for it
    */
-  private record Seen(int call, long since, boolean overdue) {}
+  private record Seen(int call, long since, boolean warned, boolean overdue) {}
 
   /** Watches a communicator until it has ended. */
   static void add(CommunicatorEnd end) {
@@ -81,7 +84,7 @@ final class CallWatch {
   }
 
   /**
-   * Returns the call that is running on a communicator, and ends it if it is overdue.
+   * Returns the call that is running on a communicator; warns of it, or ends it, if it is late.
    *
    * @param stopped how long this process did not run since the last poll
    */
@@ -93,13 +96,18 @@ final class CallWatch {
       return NO_CALL;
     }
     if (call != last.call()) {
-      return new Seen(call, now, false);
+      return new Seen(call, now, false, false);
     }
     long since = last.since() + stopped;
-    boolean overdue = last.overdue() || now - since >= end.handle().timeout().toNanos();
+    Duration timeout = end.handle().timeout();
+    boolean warned = last.warned() || now - since >= Deadline.warning(timeout).toNanos();
+    if (warned && !last.warned()) {
+      end.warnOfCall(call, Duration.ofNanos(now - since));
+    }
+    boolean overdue = last.overdue() || now - since >= timeout.toNanos();
     if (overdue && !last.overdue()) {
       end.endOverdueCall(call);
     }
-    return new Seen(call, since, overdue);
+    return new Seen(call, since, warned, overdue);
   }
 }

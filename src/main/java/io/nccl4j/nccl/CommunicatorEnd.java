@@ -31,6 +31,13 @@ final class CommunicatorEnd {
   private static final Duration LEAVE_TIMEOUT = Duration.ofSeconds(1);
   private static final double MILLIS_PER_SECOND = 1000;
 
+  /** A call that was warned of. */
+  private record LateCall(int call, Awaited awaited) {
+    boolean named() {
+      return !awaited.ranks().isEmpty() || !awaited.failed().isEmpty();
+    }
+  }
+
   private final CommunicatorContext context;
   private final CommunicatorHandle handle;
   private final NcclVersion library;
@@ -39,6 +46,7 @@ final class CommunicatorEnd {
   private final NativeChildren children;
   private final Runnable noMoreKernels;
   private volatile boolean revoked;
+  private volatile LateCall late = new LateCall(0, null);
   // Whether ncclCommDestroy has freed the communicator.
   private volatile boolean freed;
 
@@ -107,6 +115,30 @@ final class CommunicatorEnd {
   }
 
   /**
+   * Logs which ranks a long call waits for, and keeps what is known of them: at the timeout, those
+   * that have ended their calls seem to have left.
+   *
+   * @param call the handle's number of the call
+   */
+  void warnOfCall(int call, Duration duration) {
+    BlockingCalls.start(
+        "warning",
+        () -> {
+          String function = handle.function();
+          Awaited awaited = handle.awaited();
+          if (handle.watchedCall() == call) {
+            late = new LateCall(call, awaited);
+            LOG.warn(
+                "{}: {} has been inside NCCL for {} s: {}",
+                handle,
+                function,
+                duration.toMillis() / MILLIS_PER_SECOND,
+                awaited.text());
+          }
+        });
+  }
+
+  /**
    * Ends a call that has exceeded the timeout, if NCCL allows it; otherwise logs a warning.
    *
    * @param call the handle's number of the call
@@ -127,7 +159,8 @@ final class CommunicatorEnd {
 
   private void abortOverdue(int call) {
     String function = handle.function();
-    Awaited awaited = handle.awaited();
+    LateCall known = late;
+    Awaited awaited = known.call == call && known.named() ? known.awaited : handle.awaited();
     // The call may have returned by itself.
     if (handle.watchedCall() != call) {
       return;

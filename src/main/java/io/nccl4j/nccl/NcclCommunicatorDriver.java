@@ -11,6 +11,7 @@ import io.nccl4j.internal.cuda.PinnedMemory;
 import io.nccl4j.internal.ffm.PlatformThreads;
 import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.BufferMemory;
+import io.nccl4j.spi.CallCount;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import java.lang.foreign.Arena;
@@ -20,7 +21,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.SortedSet;
-import java.util.function.LongSupplier;
+import java.util.function.Supplier;
 import java.util.function.ToIntBiFunction;
 import java.util.function.ToIntFunction;
 
@@ -272,8 +273,8 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   }
 
   @Override
-  public Optional<Awaited> awaited(Operation operation, LongSupplier later) {
-    return new RasQuery(context.rank(), operation, later).ask(handle.library(), context, hash);
+  public Optional<Awaited> awaited(Operation operation, Supplier<CallCount> calls) {
+    return new RasQuery(context.rank(), operation, calls).ask(handle.library(), context, hash);
   }
 
   @Override

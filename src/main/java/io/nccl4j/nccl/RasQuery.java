@@ -11,6 +11,7 @@ import io.nccl4j.plugin.NcclEnvironment;
 import io.nccl4j.ras.RasClient;
 import io.nccl4j.ras.RasStatus;
 import io.nccl4j.spi.Awaited;
+import io.nccl4j.spi.CallCount;
 import io.nccl4j.spi.CommunicatorContext;
 import java.io.IOException;
 import java.net.ConnectException;
@@ -25,7 +26,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.TreeMap;
 import java.util.TreeSet;
-import java.util.function.LongSupplier;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import org.apache.logging.log4j.Logger;
 
@@ -34,11 +35,11 @@ import org.apache.logging.log4j.Logger;
  * or have not called the collective that this rank's device has not completed. Calls neither NCCL
  * nor CUDA.
  *
- * <p>NCCL counts the calls of each kind of collective alone, and this rank may have called it again
- * since, even while it asks: an answer counts for sure only if it has not. The ranks call the
- * collectives of a communicator in one order, so a rank with a lower count than this rank had at
- * that collective has not called it; if it is ahead in another kind, it calls other operations. All
- * other ranks wait, or have not begun to.
+ * <p>NCCL counts the calls of each kind of collective alone, some of them not at all, and each
+ * before it returns. This rank may have called the same kind again since; if it does so while it
+ * asks, it asks again. The ranks call the collectives of a communicator in one order, so a rank
+ * with a lower count than this rank had at that collective has not called it; if it is ahead in
+ * another kind, it calls other operations. All other ranks wait, or have not begun to.
  */
 final class RasQuery {
   private static final Logger LOG = Loggers.of("io.nccl4j.nccl.NcclCommunicator");
@@ -57,7 +58,7 @@ final class RasQuery {
 
   private final int self;
   private final Operation operation;
-  private final LongSupplier later;
+  private final Supplier<CallCount> calls;
 
   /**
    * Creates a query.
@@ -65,12 +66,12 @@ final class RasQuery {
    * @param self this rank
    * @param operation the collective that this rank's device has not completed, or null if it is not
    *     known
-   * @param later returns how often this rank has called it since
+   * @param calls returns where it is among this rank's calls
    */
-  RasQuery(int self, Operation operation, LongSupplier later) {
+  RasQuery(int self, Operation operation, Supplier<CallCount> calls) {
     this.self = self;
     this.operation = operation;
-    this.later = later;
+    this.calls = calls;
   }
 
   /**
@@ -126,7 +127,7 @@ final class RasQuery {
     boolean answered = false;
     do {
       try {
-        long before = later.getAsLong();
+        CallCount before = calls.get();
         RasStatus status = client.status(Duration.ofMillis(deadline.remainingMillis()));
         answered = true;
         List<RasStatus.Communicator> own =
@@ -140,20 +141,22 @@ final class RasQuery {
         }
         if (own.size() == 1) {
           boolean complete = status.timeouts() == 0;
-          long after = later.getAsLong();
+          CallCount after = calls.get();
           Awaited answer = describe(own.getFirst(), complete, after);
-          if (complete && unlisted(own.getFirst()).isEmpty() && before == after) {
+          boolean named = !answer.ranks().isEmpty() || !answer.failed().isEmpty();
+          if (complete && unlisted(own.getFirst()).isEmpty() && (named || before.equals(after))) {
             return answer;
           }
-          incomplete = answer;
+          incomplete =
+              named || before.equals(after)
+                  ? answer
+                  : unknown("this rank has called " + words() + " meanwhile" + UNKNOWN);
         }
-      } catch (ConnectException nobodyListens) {
-        throw nobodyListens;
       } catch (IOException e) {
-        if (failure == null) {
-          failure = e;
-        } else {
-          LOG.debug("{}: NCCL's RAS service was not asked", context, e);
+        LOG.debug("{}: NCCL's RAS service at {} was not asked", context, client, e);
+        failure = failure == null ? e : failure; // Later ones may be for lack of time only.
+        if (e instanceof ConnectException) {
+          break; // Nobody listens.
         }
       }
     } while (backoff.pause() && !deadline.passed());
@@ -161,7 +164,7 @@ final class RasQuery {
       return incomplete;
     }
     if (!answered) {
-      throw failure; // The others failed for lack of time only.
+      throw failure;
     }
     return unknown("NCCL's RAS service at " + client + " answered for other jobs only");
   }
@@ -188,13 +191,12 @@ final class RasQuery {
    *
    * @param communicator has this rank among those that reported
    * @param complete whether all processes that are not silent have reported
-   * @param later how often this rank has called the operation since, or more
+   * @param own where the operation is among this rank's calls, at the time of the answer or later
    */
-  Awaited describe(RasStatus.Communicator communicator, boolean complete, long later) {
+  Awaited describe(RasStatus.Communicator communicator, boolean complete, CallCount own) {
     List<String> texts = new ArrayList<>();
     BitSet failed = missing(communicator, complete, texts);
-    // This rank's count at the operation; 0 or less if NCCL has not counted it.
-    long number = operation == null ? 0 : own(communicator).getOrDefault(kind(), 0L) - later;
+    long number = operation == null ? 0 : number(communicator, own);
     BitSet behind = number > 0 ? behind(communicator, number, texts) : new BitSet();
     states(communicator, texts);
     if (!complete) {
@@ -279,6 +281,16 @@ final class RasQuery {
   /** Returns how NCCL names the operation. */
   private String kind() {
     return operation.function().substring("nccl".length());
+  }
+
+  /** Returns this rank's count at the operation; 0 or less if NCCL has not counted it. */
+  private long number(RasStatus.Communicator communicator, CallCount own) {
+    long count = own(communicator).getOrDefault(kind(), 0L);
+    if (own.later() < 0) {
+      return count < own.number() ? 0 : own.number();
+    }
+    // It is less if NCCL does not count all calls, or more if one is counted and has not returned.
+    return Math.min(own.number(), count - own.later());
   }
 
   /** Returns the operation in words, such as {@code all-reduce}. */

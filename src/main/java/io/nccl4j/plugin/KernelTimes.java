@@ -8,7 +8,7 @@ import java.util.Map;
 
 /**
  * Records for JFR how long the kernel of each operation ran, once all its channels have ended.
- * Operations whose events NCCL or a full queue leaves out are forgotten after others.
+ * Operations whose events NCCL or a full queue leaves out make room for later ones.
  */
 final class KernelTimes {
   private static final int MAX_OPERATIONS = 1 << 12;

@@ -157,12 +157,16 @@ public final class NcclEnvironment {
     return installed != null;
   }
 
-  /** Returns the value of a variable that the installed environment sets. */
-  static Optional<String> given(String variable) {
+  /**
+   * {@return the value of a variable for NCCL: that of the installed environment, or else of this
+   * process's environment as C code sees it, to which NCCL adds its configuration files}
+   *
+   * @param variable the name, such as {@code NCCL_ALGO}
+   */
+  public static Optional<String> value(String variable) {
     NcclEnvironment environment = installed;
-    return environment == null
-        ? Optional.empty()
-        : Optional.ofNullable(environment.values.get(variable)).map(value -> value.getString(0));
+    MemorySegment given = environment == null ? null : environment.values.get(variable);
+    return given == null ? NativeEnvironment.get(variable) : Optional.of(given.getString(0));
   }
 
   /** {@return the names of the variables that NCCL has asked for, in alphabetical order} */

@@ -109,9 +109,7 @@ final class PluginFile {
 
   /** Returns what names a plugin to NCCL: the installed environment, or that of the process. */
   private static Optional<String> named(String variable) {
-    return NcclEnvironment.given(variable)
-        .or(() -> NativeEnvironment.get(variable))
-        .filter(value -> !value.isEmpty());
+    return NcclEnvironment.value(variable).filter(value -> !value.isEmpty());
   }
 
   /** Whether another process, which started this one, wrote the file. */

@@ -9,7 +9,7 @@ import io.nccl4j.UnsupportedNcclVersionException;
 import java.util.Optional;
 import java.util.Set;
 import java.util.SortedSet;
-import java.util.function.LongSupplier;
+import java.util.function.Supplier;
 
 /**
  * The driver of a {@link io.nccl4j.Communicator}. Arguments are already validated. It is called by
@@ -102,11 +102,10 @@ public interface CommunicatorDriver {
    *
    * @param operation the oldest collective that the device has not completed; null if it is not
    *     known, or if the oldest operation is a message or part of a graph
-   * @param later returns how often this rank has called the same operation since, except in graphs
-   *     and in calls that have not returned; it may have called more when asked again. {@link
-   *     Long#MAX_VALUE} if the call of the operation itself has not returned
+   * @param calls returns where it is among this rank's calls, of which there may be more when asked
+   *     again
    */
-  default Optional<Awaited> awaited(Operation operation, LongSupplier later) {
+  default Optional<Awaited> awaited(Operation operation, Supplier<CallCount> calls) {
     return Optional.empty();
   }
 

@@ -575,6 +575,7 @@ class LibrarySearchTest {
   private String run(String... arguments) throws Exception {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+    command.add("-XX:TieredStopAtLevel=1");
     command.addAll(options);
     command.add("-cp");
     command.add(

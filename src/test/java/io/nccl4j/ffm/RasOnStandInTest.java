@@ -36,6 +36,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.AfterEach;
@@ -246,7 +247,6 @@ class RasOnStandInTest {
       StandIn.setEnvironment("NCCL_RAS_ADDR", service.address());
       allReduce(0);
       assertContains("; all-reduce 2: rank 1 has called 1" + process(), timeout());
-      assertEquals(2, service.accepted());
     }
   }
 
@@ -346,7 +346,7 @@ class RasOnStandInTest {
 
   /** One that is interrupted while it waits for the answer leaves it to the next. */
   @Test
-  void interruptedThreadDoesNotLoseTheAnswer() throws IOException, InterruptedException {
+  void interruptedThreadDoesNotLoseTheAnswer() throws Exception {
     CountDownLatch asked = new CountDownLatch(1);
     CountDownLatch answer = new CountDownLatch(1);
     UnaryOperator<String> slow =
@@ -362,15 +362,15 @@ class RasOnStandInTest {
       assertThrows(
           NcclRemoteException.class,
           () -> pair.nccl(0).callNative("failRank", RasOnStandInTest::reportRemoteError));
-      Thread waiting =
-          Thread.ofPlatform()
-              .start(
-                  () ->
-                      assertThrows(
-                          NcclRemoteException.class, () -> pair.stream(0).synchronize(TIMEOUT)));
+      FutureTask<NcclException> first =
+          new FutureTask<>(
+              () ->
+                  assertThrows(
+                      NcclRemoteException.class, () -> pair.stream(0).synchronize(TIMEOUT)));
+      Thread waiting = Thread.ofPlatform().start(first);
       awaitLatch(asked);
       waiting.interrupt();
-      assertTrue(waiting.join(TIMEOUT.multipliedBy(30)));
+      assertEquals(Set.of(), first.get(30, TimeUnit.SECONDS).failedRanks());
       answer.countDown();
       NcclException thrown =
           assertThrows(NcclRemoteException.class, () -> pair.stream(0).synchronize(TIMEOUT));

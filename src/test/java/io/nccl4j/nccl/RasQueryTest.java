@@ -7,6 +7,7 @@ import io.nccl4j.Operation;
 import io.nccl4j.internal.util.RankSets;
 import io.nccl4j.ras.RasStatus;
 import io.nccl4j.spi.Awaited;
+import io.nccl4j.spi.CallCount;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -62,7 +63,10 @@ class RasQueryTest {
       Operation operation, long later, String text, Set<Integer> behind, Set<Integer> failed) {
     Awaited awaited =
         new RasQuery(0, operation, null)
-            .describe(new RasStatus.Communicator(1, "", size, ranks, missing), complete, later);
+            .describe(
+                new RasStatus.Communicator(1, "", size, ranks, missing),
+                complete,
+                new CallCount(1000, later));
     assertEquals(text, awaited.text());
     assertEquals(RankSets.of(behind), awaited.ranks());
     assertEquals(RankSets.of(failed), awaited.failed());
@@ -94,6 +98,32 @@ class RasQueryTest {
         "all-reduce 641: rank 2 has called 640 (host h1, process 101)",
         Set.of(2),
         Set.of());
+  }
+
+  /** NCCL counts a call before it returns, and it may wait for the device in between. */
+  @Test
+  void laterCallThatHasNotReturnedMayBeCounted() {
+    calls(0, 6, 0);
+    calls(1, 5, 0);
+    calls(2, 4, 0);
+    Awaited awaited =
+        new RasQuery(0, Operation.ALL_REDUCE, null)
+            .describe(
+                new RasStatus.Communicator(1, "", size, ranks, missing), true, new CallCount(5, 0));
+    assertEquals(RankSets.of(Set.of(2)), awaited.ranks());
+  }
+
+  @Test
+  void callThatHasNotReturnedIsComparedOnceItIsCounted() {
+    calls(0, 6, 0);
+    calls(1, 5, 0);
+    RasStatus.Communicator communicator = new RasStatus.Communicator(1, "", size, ranks, missing);
+    RasQuery query = new RasQuery(0, Operation.ALL_REDUCE, null);
+    assertEquals(
+        RankSets.of(Set.of(1)), query.describe(communicator, true, new CallCount(6, -1)).ranks());
+    assertEquals(
+        "NCCL has not counted this all-reduce, so it does not tell which rank is late",
+        query.describe(communicator, true, new CallCount(7, -1)).text());
   }
 
   @Test
@@ -133,7 +163,10 @@ class RasQueryTest {
     }
     Awaited awaited =
         new RasQuery(0, Operation.ALL_REDUCE, null)
-            .describe(new RasStatus.Communicator(1, "", size, ranks, missing), true, 0);
+            .describe(
+                new RasStatus.Communicator(1, "", size, ranks, missing),
+                true,
+                new CallCount(1000, 0));
     assertEquals(RankSets.of(behind), awaited.ranks());
     assertTrue(
         awaited

@@ -10,6 +10,7 @@ import io.nccl4j.internal.schedule.Step;
 import io.nccl4j.internal.schedule.TreeSchedule;
 import io.nccl4j.internal.util.Loggers;
 import io.nccl4j.plugin.NcclAlgorithm;
+import io.nccl4j.plugin.NcclEnvironment;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceOptions;
 import io.nccl4j.schedule.Layout;
@@ -24,13 +25,15 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.regex.Pattern;
+import org.apache.logging.log4j.Logger;
 
 /** The order of NCCL's additions, as far as {@code docs/prediction.md} predicts it. */
 final class NcclOrder {
+  private static final Logger LOGGER = Loggers.of(NcclOrder.class);
   private static final String LOG = "NCCL_DEBUG_FILE";
   private static final long MOST_LOG_BYTES = 64 << 20;
 
-  /** With these NCCL has other chunks than a layout by default. */
+  /** With these NCCL has other chunks than a layout by default; the order in a tree stays. */
   private static final List<String> CHUNK_SIZES =
       List.of("NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE");
 
@@ -49,8 +52,8 @@ final class NcclOrder {
 
   /** Returns NCCL's log of this process; empty unless it is in a file. */
   static List<String> log() {
-    String name = System.getenv(LOG);
-    if (name == null) {
+    String name = NcclEnvironment.value(LOG).orElse("");
+    if (name.isEmpty()) {
       return List.of();
     }
     Path path = Path.of(name).toAbsolutePath();
@@ -68,10 +71,12 @@ final class NcclOrder {
         // Reading a pipe or a terminal, such as /dev/stderr, would wait and take what others read.
         if (Files.isRegularFile(log) && Files.size(log) <= MOST_LOG_BYTES) {
           lines.addAll(Files.readAllLines(log, StandardCharsets.ISO_8859_1));
+        } else {
+          LOGGER.warn("NCCL's log {} is not a file of at most 64 MiB; it is not read", log);
         }
       }
     } catch (IOException e) {
-      Loggers.of(NcclOrder.class).warn("NCCL's log cannot be read from {}", path, e);
+      LOGGER.warn("NCCL's log cannot be read from {}", path, e);
     }
     return lines;
   }
@@ -89,7 +94,9 @@ final class NcclOrder {
       Operation operation, DataType type, int operator, long count, NcclChoice choice) {
     boolean fused = // A GPU may multiply and add with one rounding.
         operator == ReduceOp.AVG.code() && !type.float8() && Integer.bitCount(ranks) != 1;
-    boolean otherChunks = CHUNK_SIZES.stream().anyMatch(name -> System.getenv(name) != null);
+    boolean ring = choice != null && choice.algorithm() == NcclAlgorithm.RING;
+    boolean otherChunks =
+        ring && CHUNK_SIZES.stream().anyMatch(name -> NcclEnvironment.value(name).isPresent());
     if (choice == null || fused || otherChunks) {
       return Optional.empty();
     }
@@ -100,7 +107,6 @@ final class NcclOrder {
           case TREE -> graph.treeLayout(ranks, protocol);
           default -> Optional.empty();
         };
-    boolean ring = choice.algorithm() == NcclAlgorithm.RING;
     Optional<ReferenceOptions> options =
         layout.map(
             known ->

@@ -17,6 +17,6 @@ public enum SkipReason {
   BUSY,
   /** The launch, the device or the check failed, or the communicator was aborted. */
   FAILED,
-  /** Verification had ended, because a rank did not take part in a check in time. */
+  /** A rank did not take part in a check in time, or verification had ended before. */
   LATE
 }

@@ -104,8 +104,12 @@ public final class LogFolder {
       // Only now is it a process's folder: others delete those that are not locked.
       Files.move(created, opened, StandardCopyOption.ATOMIC_MOVE);
     } catch (IOException | RuntimeException e) {
-      release(held, opened);
-      deleteFolder(created);
+      try {
+        release(held, opened);
+        deleteFolder(created);
+      } catch (IOException more) {
+        e.addSuppressed(more);
+      }
       throw e;
     }
     lock = held;
@@ -113,10 +117,10 @@ public final class LogFolder {
   }
 
   private static void release(FileChannel held, Path opened) throws IOException {
-    System.clearProperty(OPEN + opened);
     if (held != null) {
       held.close();
     }
+    System.clearProperty(OPEN + opened);
   }
 
   private static Mapped map(long bytes) throws IOException {

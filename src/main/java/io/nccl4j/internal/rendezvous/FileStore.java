@@ -82,7 +82,11 @@ public final class FileStore implements Store {
     } catch (NoSuchFileException e) {
       problems.remove(file);
     } catch (ClosedByInterruptException e) {
-      throw e;
+      if (Thread.currentThread().isInterrupted()) {
+        throw e;
+      }
+      // The rest of an interrupt that has ended an earlier wait: it closes a file afterwards.
+      return get(key);
     } catch (IOException e) {
       // For example a file of another user, or a file of NFS that has just been replaced.
       note(file, "could not be read: " + e);

@@ -24,6 +24,7 @@ import io.nccl4j.internal.reference.stream.ReferenceStream;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.spi.Awaited;
 import io.nccl4j.spi.BufferMemory;
+import io.nccl4j.spi.CallCount;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.Contract;
@@ -38,7 +39,7 @@ import java.util.Set;
 import java.util.SortedSet;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
-import java.util.function.LongSupplier;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 
 /**
@@ -330,7 +331,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   }
 
   @Override
-  public Optional<Awaited> awaited(Operation operation, LongSupplier later) {
+  public Optional<Awaited> awaited(Operation operation, Supplier<CallCount> calls) {
     return Optional.ofNullable(hostedRank.awaited());
   }
 
