@@ -19,6 +19,8 @@ import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.NotLinkException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -186,11 +188,20 @@ public final class CommandedRank {
     return left + "threads " + entries("task") + " descriptors " + entries("fd");
   }
 
+  /** Returns whether it is the lock of the records of operations, which stay after a failure. */
+  private static boolean isRecordsLock(Path descriptor) throws IOException {
+    try {
+      return Files.readSymbolicLink(descriptor).endsWith("lock");
+    } catch (NotLinkException | NoSuchFileException thread) {
+      return false;
+    }
+  }
+
   private static int entries(String folder) throws IOException {
     int count = 0;
     try (DirectoryStream<Path> entries = Files.newDirectoryStream(Path.of("/proc/self", folder))) {
-      for (Path _ : entries) {
-        count++;
+      for (Path entry : entries) {
+        count += isRecordsLock(entry) ? 0 : 1;
       }
     }
     return count;
