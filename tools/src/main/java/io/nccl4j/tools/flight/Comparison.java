@@ -155,12 +155,16 @@ record Comparison(
 
   private String called(Set<Integer> ranks, long called) {
     if (ranks.size() > MAX_LISTED) {
-      return "%s have called %d collectives".formatted(ranks(ranks), called);
+      return "%s have called %s".formatted(ranks(ranks), collectives(called));
     }
     return ranks.stream()
         .map(rank -> logs.get(rank))
-        .map(log -> "%s has called %d collectives%s".formatted(log.who(), called, waits(log)))
+        .map(log -> "%s has called %s%s".formatted(log.who(), collectives(called), waits(log)))
         .collect(Collectors.joining(", "));
+  }
+
+  private static String collectives(long count) {
+    return count == 1 ? "1 collective" : count + " collectives";
   }
 
   /** Returns what a late rank waits for itself, in any of its communicators. */
