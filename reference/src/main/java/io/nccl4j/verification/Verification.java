@@ -2,7 +2,6 @@ package io.nccl4j.verification;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.schedule.NcclGraph;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.CloseAll;
@@ -183,8 +182,8 @@ public final class Verification implements AutoCloseable {
       checker.run();
     } catch (RuntimeException | Error failure) {
       sampler.end();
-      counters.skipped(
-          failure instanceof NcclTimeoutException ? SkipReason.LATE : SkipReason.FAILED);
+      // One rank sees that another is late, and the others that the first has ended verification.
+      counters.skipped(failure instanceof NcclException ? SkipReason.LATE : SkipReason.FAILED);
       peers.abort();
       LOG.warn("{}: verification has ended", communicator, failure);
     }

@@ -6,6 +6,9 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.lang.reflect.Method;
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -62,14 +65,37 @@ class LogFolderTest {
       channel.lock();
       assertTrue(LogFolder.runs(running.resolve("log-1")));
       LogFolder.sweep(base, NO_ROOM);
-      String inode = ":" + Files.getAttribute(lock, "unix:ino") + " ";
-      List<String> locks = Files.readAllLines(Path.of("/proc/locks"));
-      assertTrue(locks.stream().anyMatch(held -> held.contains(inode)), locks::toString);
+      assertTrue(isLocked(lock));
     } finally {
       System.clearProperty(property);
     }
     assertEquals(List.of("8-1"), names());
     assertFalse(LogFolder.runs(running.resolve("log-1")));
+  }
+
+  @Test
+  void otherClassLoaderLeavesTheLock() throws Exception {
+    Path log = LogFolder.create(4096).file();
+    Path folder = log.getParent();
+    try (URLClassLoader other =
+        new URLClassLoader(
+            new URL[] {LogFolder.class.getProtectionDomain().getCodeSource().getLocation()},
+            ClassLoader.getPlatformClassLoader())) {
+      Method runs = other.loadClass(LogFolder.class.getName()).getMethod("runs", Path.class);
+      assertEquals(true, runs.invoke(null, log));
+      assertTrue(isLocked(folder.resolve("lock")));
+    } finally {
+      LogFolder.delete(log);
+    }
+    // The other tests of this process may have logs.
+    assertEquals(
+        Files.exists(folder), System.getProperty("io.nccl4j.flight.open." + folder) != null);
+  }
+
+  private static boolean isLocked(Path lock) throws IOException {
+    String inode = ":" + Files.getAttribute(lock, "unix:ino") + " ";
+    return Files.readAllLines(Path.of("/proc/locks")).stream()
+        .anyMatch(held -> held.contains(inode));
   }
 
   @Test
