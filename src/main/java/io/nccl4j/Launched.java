@@ -18,15 +18,18 @@ final class Launched implements PendingLaunch {
   // The sequence number and the record of each call, or 0.
   private final long[] numbers;
   private final long[] records;
+  // Whether they are the calls of a graph.
+  private final boolean captured;
   // Whether a listener sees a call.
   private boolean heard;
   // Created if the stream does not complete the calls soon; only the thread that reports uses it.
   private LaunchDeadline deadline;
 
-  private Launched(List<Call> calls, long[] numbers, long[] records) {
+  private Launched(List<Call> calls, long[] numbers, long[] records, boolean captured) {
     this.calls = calls;
     this.numbers = numbers;
     this.records = records;
+    this.captured = captured;
   }
 
   /** Counts and records calls that are about to be launched. */
@@ -40,7 +43,8 @@ final class Launched implements PendingLaunch {
   }
 
   private static Launched count(List<Call> calls, boolean captured) {
-    Launched launched = new Launched(calls, new long[calls.size()], new long[calls.size()]);
+    Launched launched =
+        new Launched(calls, new long[calls.size()], new long[calls.size()], captured);
     for (int i = 0; i < launched.numbers.length; i++) {
       Call call = calls.get(i);
       if (!call.stream().captured()) {
@@ -83,7 +87,7 @@ final class Launched implements PendingLaunch {
     for (int i = 0; i < numbers.length; i++) {
       Call call = calls.get(i);
       if (!call.stream().captured()) {
-        call.communicator().numbers().uncount(call.operation(), call.peer());
+        call.communicator().numbers().uncount(call.operation(), call.peer(), captured);
         call.communicator().removeRecord(records[i]);
       }
     }
@@ -175,7 +179,8 @@ final class Launched implements PendingLaunch {
     return new Launched(
         indices.stream().map(calls::get).toList(),
         indices.stream().mapToLong(i -> numbers[i]).toArray(),
-        indices.stream().mapToLong(i -> records[i]).toArray());
+        indices.stream().mapToLong(i -> records[i]).toArray(),
+        captured);
   }
 
   @Override

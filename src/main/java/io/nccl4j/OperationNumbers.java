@@ -77,7 +77,8 @@ final class OperationNumbers {
   /**
    * Undoes the count of an operation that was rejected: no operation of another rank matches it.
    */
-  synchronized void uncount(Operation operation, int peer) {
+  @SuppressWarnings("EnumOrdinal") // An index of OPERATIONS.
+  synchronized void uncount(Operation operation, int peer, boolean captured) {
     if (operation == null) {
       return;
     }
@@ -85,12 +86,10 @@ final class OperationNumbers {
       pendingMessages--;
       (operation == Operation.SEND ? sends : receives)[peer]--;
     } else {
-      // Together with the others of its launch, in any order.
-      byte last = operations[slot(collectives)];
-      if (last != CAPTURED) {
-        calls[last]--;
-      }
       collectives--;
+      if (!captured) {
+        calls[operation.ordinal()]--;
+      }
     }
   }
 
@@ -144,7 +143,8 @@ final class OperationNumbers {
     long returned = launched;
     long later = later(operation, number, returned);
     long pending = later(operation, Math.max(number, returned), collectives);
-    return new CallCount(calls[operation] - later - pending, returned < number ? -1 : later);
+    return new CallCount(
+        calls[operation] - later - pending, returned < number ? -1 : later, pending);
   }
 
   private long later(byte operation, long number, long last) {

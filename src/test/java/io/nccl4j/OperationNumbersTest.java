@@ -32,9 +32,9 @@ class OperationNumbersTest {
     numbers.completed(Operation.ALL_REDUCE, 1);
     assertEquals(2, numbers.oldestPending());
     assertEquals(Operation.ALL_GATHER, numbers.operation(2));
-    assertEquals(new CallCount(1, 1), numbers.calls(2));
-    assertEquals(new CallCount(1, 1), numbers.calls(1));
-    assertEquals(new CallCount(2, 0), numbers.calls(5));
+    assertEquals(new CallCount(1, 1, 0), numbers.calls(2));
+    assertEquals(new CallCount(1, 1, 0), numbers.calls(1));
+    assertEquals(new CallCount(2, 0, 0), numbers.calls(5));
     assertEquals(CallCount.UNKNOWN, numbers.calls(4));
     assertEquals(CallCount.UNKNOWN, numbers.calls(0));
   }
@@ -43,11 +43,11 @@ class OperationNumbersTest {
   void callThatHasNotReturnedIsNotLater() {
     call(Operation.ALL_REDUCE);
     assertEquals(2, numbers.count(Operation.ALL_REDUCE, 0, false));
-    assertEquals(new CallCount(1, 0), numbers.calls(1));
-    assertEquals(new CallCount(2, -1), numbers.calls(2));
+    assertEquals(new CallCount(1, 0, 1), numbers.calls(1));
+    assertEquals(new CallCount(2, -1, 0), numbers.calls(2));
     numbers.launched(2);
-    assertEquals(new CallCount(1, 1), numbers.calls(1));
-    assertEquals(new CallCount(2, 0), numbers.calls(2));
+    assertEquals(new CallCount(1, 1, 0), numbers.calls(1));
+    assertEquals(new CallCount(2, 0, 0), numbers.calls(2));
   }
 
   @Test
@@ -60,12 +60,12 @@ class OperationNumbersTest {
   @Test
   void rejectedCallIsForgotten() {
     call(Operation.REDUCE);
-    numbers.uncount(Operation.REDUCE, 0);
+    numbers.uncount(Operation.REDUCE, 0, false);
     assertEquals(0, numbers.oldestPending());
     assertEquals(1, call(Operation.BROADCAST));
     assertEquals(Operation.BROADCAST, numbers.operation(1));
     assertEquals(2, call(Operation.REDUCE));
-    assertEquals(new CallCount(1, 0), numbers.calls(2));
+    assertEquals(new CallCount(1, 0, 0), numbers.calls(2));
   }
 
   /** A device completes the collectives of a communicator in order; not all are followed. */
@@ -87,7 +87,7 @@ class OperationNumbersTest {
     assertEquals(1, numbers.oldestPending());
     assertNull(numbers.operation(1));
     assertEquals(Operation.ALL_REDUCE, numbers.operation(905));
-    assertEquals(new CallCount(905, 4095), numbers.calls(905));
+    assertEquals(new CallCount(905, 4095, 0), numbers.calls(905));
     assertNull(numbers.operation(904));
     assertEquals(CallCount.UNKNOWN, numbers.calls(904));
   }

@@ -19,7 +19,8 @@ import java.util.concurrent.ConcurrentHashMap;
 final class CallWatch {
   private static final long PERIOD_MILLIS = 100;
   private static final int POLLS_BETWEEN_FAILURES = 5;
-  private static final Seen NO_CALL = new Seen(0, 0, false, false);
+  private static final Duration ASK_BEFORE = Duration.ofSeconds(5);
+  private static final Seen NO_CALL = new Seen(0, 0, 0);
   // Weak references, so that a leaked communicator can be detected. No thread is in a call on it.
   private static final Map<WeakReference<CommunicatorEnd>, Seen> OPEN = new ConcurrentHashMap<>();
   private static final Poller POLLER =
@@ -44,10 +45,14 @@ final class CallWatch {
    *
    * @param call the handle's number of the call, or 0
    * @param since when the call was first seen, in nanoseconds
-   * @param warned whether {@link CommunicatorEnd#warnOfCall} has been called for it
-   * @param overdue whether {@link CommunicatorEnd#endOverdueCall} has been called for it
+   * @param waited how long the call had been running at the last poll, in nanoseconds
    */
-  private record Seen(int call, long since, boolean warned, boolean overdue) {}
+  private record Seen(int call, long since, long waited) {
+    /** Returns whether the call has been running for a time since the last poll. */
+    boolean passes(Duration time, Seen last) {
+      return last.waited < time.toNanos() && time.toNanos() <= waited;
+    }
+  }
 
   /** Watches a communicator until it has ended. */
   static void add(CommunicatorEnd end) {
@@ -96,18 +101,22 @@ final class CallWatch {
       return NO_CALL;
     }
     if (call != last.call()) {
-      return new Seen(call, now, false, false);
+      return new Seen(call, now, 0);
     }
     long since = last.since() + stopped;
+    Seen seen = new Seen(call, since, now - since);
     Duration timeout = end.handle().timeout();
-    boolean warned = last.warned() || now - since >= Deadline.warning(timeout).toNanos();
-    if (warned && !last.warned()) {
+    if (seen.passes(Deadline.warning(timeout), last)) {
       end.warnOfCall(call, Duration.ofNanos(now - since));
     }
-    boolean overdue = last.overdue() || now - since >= timeout.toNanos();
-    if (overdue && !last.overdue()) {
+    // Ranks that time out a little earlier abort, and would seem to have left.
+    Duration half = timeout.dividedBy(2);
+    if (seen.passes(timeout.minus(half.compareTo(ASK_BEFORE) < 0 ? half : ASK_BEFORE), last)) {
+      end.askAboutCall(call);
+    }
+    if (seen.passes(timeout, last)) {
       end.endOverdueCall(call);
     }
-    return new Seen(call, since, warned, overdue);
+    return seen;
   }
 }

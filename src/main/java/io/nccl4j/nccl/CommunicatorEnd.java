@@ -31,12 +31,8 @@ final class CommunicatorEnd {
   private static final Duration LEAVE_TIMEOUT = Duration.ofSeconds(1);
   private static final double MILLIS_PER_SECOND = 1000;
 
-  /** A call that was warned of. */
-  private record LateCall(int call, Awaited awaited) {
-    boolean named() {
-      return !awaited.ranks().isEmpty() || !awaited.failed().isEmpty();
-    }
-  }
+  /** What a call waited for shortly before its timeout. */
+  private record LateCall(int call, Awaited awaited) {}
 
   private final CommunicatorContext context;
   private final CommunicatorHandle handle;
@@ -115,8 +111,7 @@ final class CommunicatorEnd {
   }
 
   /**
-   * Logs which ranks a long call waits for, and keeps what is known of them: at the timeout, those
-   * that have ended their calls seem to have left.
+   * Logs which ranks a long call waits for.
    *
    * @param call the handle's number of the call
    */
@@ -127,7 +122,6 @@ final class CommunicatorEnd {
           String function = handle.function();
           Awaited awaited = handle.awaited();
           if (handle.watchedCall() == call) {
-            late = new LateCall(call, awaited);
             LOG.warn(
                 "{}: {} has been inside NCCL for {} s: {}",
                 handle,
@@ -136,6 +130,11 @@ final class CommunicatorEnd {
                 awaited.text());
           }
         });
+  }
+
+  /** Finds out which ranks a call waits for that may soon exceed the timeout. */
+  void askAboutCall(int call) {
+    BlockingCalls.start("lost-ranks", () -> late = new LateCall(call, handle.awaited()));
   }
 
   /**
@@ -160,7 +159,7 @@ final class CommunicatorEnd {
   private void abortOverdue(int call) {
     String function = handle.function();
     LateCall known = late;
-    Awaited awaited = known.call == call && known.named() ? known.awaited : handle.awaited();
+    Awaited awaited = known.call == call ? known.awaited : handle.awaited();
     // The call may have returned by itself.
     if (handle.watchedCall() != call) {
       return;

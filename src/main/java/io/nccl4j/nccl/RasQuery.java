@@ -37,9 +37,10 @@ import org.apache.logging.log4j.Logger;
  *
  * <p>NCCL counts the calls of each kind of collective alone, some of them not at all, and each
  * before it returns. This rank may have called the same kind again since; if it does so while it
- * asks, it asks again. The ranks call the collectives of a communicator in one order, so a rank
- * with a lower count than this rank had at that collective has not called it; if it is ahead in
- * another kind, it calls other operations. All other ranks wait, or have not begun to.
+ * asks and nobody is named, it asks again. The ranks call the collectives of a communicator in one
+ * order, so a rank with a lower count than this rank had at that collective has not called it; if
+ * it is ahead in another kind, it calls other operations. All other ranks wait, or have not begun
+ * to.
  */
 final class RasQuery {
   private static final Logger LOG = Loggers.of("io.nccl4j.nccl.NcclCommunicator");
@@ -150,7 +151,7 @@ final class RasQuery {
           incomplete =
               named || before.equals(after)
                   ? answer
-                  : unknown("this rank has called " + words() + " meanwhile" + UNKNOWN);
+                  : unknown(answer.text() + "; this rank has called " + words() + " meanwhile");
         }
       } catch (IOException e) {
         LOG.debug("{}: NCCL's RAS service at {} was not asked", context, client, e);
@@ -196,13 +197,18 @@ final class RasQuery {
   Awaited describe(RasStatus.Communicator communicator, boolean complete, CallCount own) {
     List<String> texts = new ArrayList<>();
     BitSet failed = missing(communicator, complete, texts);
-    long number = operation == null ? 0 : number(communicator, own);
+    long count = operation == null ? 0 : own(communicator).getOrDefault(kind(), 0L);
+    boolean foreign =
+        own.number() > 0 && count > own.number() + Math.max(own.later(), 0) + own.pending();
+    long number = foreign ? 0 : number(count, own);
     BitSet behind = number > 0 ? behind(communicator, number, texts) : new BitSet();
     states(communicator, texts);
     if (!complete) {
       texts.add("not all processes have answered NCCL yet");
     } else if (texts.isEmpty() && operation == null) {
       texts.add(UNCOUNTED);
+    } else if (texts.isEmpty() && foreign) {
+      texts.add("NCCL has counted calls of " + words() + " that nccl4j has not" + UNKNOWN);
     } else if (texts.isEmpty() && number <= 0) {
       texts.add("NCCL has not counted this " + words() + UNKNOWN);
     } else if (texts.isEmpty()) {
@@ -284,13 +290,13 @@ final class RasQuery {
   }
 
   /** Returns this rank's count at the operation; 0 or less if NCCL has not counted it. */
-  private long number(RasStatus.Communicator communicator, CallCount own) {
-    long count = own(communicator).getOrDefault(kind(), 0L);
+  private static long number(long count, CallCount own) {
     if (own.later() < 0) {
       return count < own.number() ? 0 : own.number();
     }
-    // It is less if NCCL does not count all calls, or more if one is counted and has not returned.
-    return Math.min(own.number(), count - own.later());
+    long number = count - own.later();
+    // If NCCL has not counted all calls, it may have counted those that have not returned.
+    return number < own.number() ? number - own.pending() : own.number();
   }
 
   /** Returns the operation in words, such as {@code all-reduce}. */

@@ -237,7 +237,7 @@ class RasOnStandInTest {
 
   /** The counts of an answer and this rank's own are not of the same time. */
   @Test
-  void rankThatCallsMeanwhileAsksAgain() throws IOException {
+  void callsWhileAskingDoNotCount() throws IOException {
     UnaryOperator<String> calling =
         _ -> {
           allReduce(0);

@@ -66,7 +66,7 @@ class RasQueryTest {
             .describe(
                 new RasStatus.Communicator(1, "", size, ranks, missing),
                 complete,
-                new CallCount(1000, later));
+                new CallCount(1000, later, 0));
     assertEquals(text, awaited.text());
     assertEquals(RankSets.of(behind), awaited.ranks());
     assertEquals(RankSets.of(failed), awaited.failed());
@@ -109,8 +109,36 @@ class RasQueryTest {
     Awaited awaited =
         new RasQuery(0, Operation.ALL_REDUCE, null)
             .describe(
-                new RasStatus.Communicator(1, "", size, ranks, missing), true, new CallCount(5, 0));
+                new RasStatus.Communicator(1, "", size, ranks, missing),
+                true,
+                new CallCount(5, 0, 1));
     assertEquals(RankSets.of(Set.of(2)), awaited.ranks());
+  }
+
+  /** Two of three calls are not counted; of the two that are, one has not returned. */
+  @Test
+  void callsThatAreNotCountedBlameNobodyElse() {
+    calls(0, 2, 0);
+    calls(1, 1, 0);
+    calls(2, 0, 0);
+    assertEquals(RankSets.of(Set.of(2)), described(new CallCount(3, 0, 1)).ranks());
+  }
+
+  /** As those of a graph with kernel times, or of other code. */
+  @Test
+  void callsThatOnlyNcclCountsNameNobody() {
+    calls(0, 15, 0);
+    calls(1, 4, 0);
+    Awaited awaited = described(new CallCount(5, 0, 0));
+    assertEquals(RankSets.of(Set.of()), awaited.ranks());
+    assertEquals(
+        "NCCL has counted calls of all-reduce that nccl4j has not, so it does not tell which rank is late",
+        awaited.text());
+  }
+
+  private Awaited described(CallCount own) {
+    return new RasQuery(0, Operation.ALL_REDUCE, null)
+        .describe(new RasStatus.Communicator(1, "", size, ranks, missing), complete, own);
   }
 
   @Test
@@ -120,10 +148,11 @@ class RasQueryTest {
     RasStatus.Communicator communicator = new RasStatus.Communicator(1, "", size, ranks, missing);
     RasQuery query = new RasQuery(0, Operation.ALL_REDUCE, null);
     assertEquals(
-        RankSets.of(Set.of(1)), query.describe(communicator, true, new CallCount(6, -1)).ranks());
+        RankSets.of(Set.of(1)),
+        query.describe(communicator, true, new CallCount(6, -1, 0)).ranks());
     assertEquals(
         "NCCL has not counted this all-reduce, so it does not tell which rank is late",
-        query.describe(communicator, true, new CallCount(7, -1)).text());
+        query.describe(communicator, true, new CallCount(7, -1, 0)).text());
   }
 
   @Test
@@ -166,7 +195,7 @@ class RasQueryTest {
             .describe(
                 new RasStatus.Communicator(1, "", size, ranks, missing),
                 true,
-                new CallCount(1000, 0));
+                new CallCount(1000, 0, 0));
     assertEquals(RankSets.of(behind), awaited.ranks());
     assertTrue(
         awaited

@@ -183,7 +183,8 @@ public final class Verification implements AutoCloseable {
     } catch (RuntimeException | Error failure) {
       sampler.end();
       // One rank sees that another is late, and the others that the first has ended verification.
-      counters.skipped(failure instanceof NcclException ? SkipReason.LATE : SkipReason.FAILED);
+      boolean late = failure instanceof NcclException && !communicator.isAborted();
+      counters.skipped(late ? SkipReason.LATE : SkipReason.FAILED);
       peers.abort();
       LOG.warn("{}: verification has ended", communicator, failure);
     }

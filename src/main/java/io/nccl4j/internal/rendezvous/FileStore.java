@@ -57,6 +57,9 @@ public final class FileStore implements Store {
         channel.force(true);
       }
       Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE);
+    } catch (ClosedByInterruptException e) {
+      checkLate(e);
+      set(key, value);
     } finally {
       Files.deleteIfExists(temporary);
     }
@@ -82,16 +85,24 @@ public final class FileStore implements Store {
     } catch (NoSuchFileException e) {
       problems.remove(file);
     } catch (ClosedByInterruptException e) {
-      if (Thread.currentThread().isInterrupted()) {
-        throw e;
-      }
-      // The rest of an interrupt that has ended an earlier wait: it closes a file afterwards.
+      checkLate(e);
       return get(key);
     } catch (IOException e) {
       // For example a file of another user, or a file of NFS that has just been replaced.
       note(file, "could not be read: " + e);
     }
     return new byte[0];
+  }
+
+  /**
+   * Throws, unless a file was closed by the rest of an interrupt that has ended an earlier wait: a
+   * thread sets the status of another first, and closes its file afterwards.
+   */
+  private static void checkLate(ClosedByInterruptException closed)
+      throws ClosedByInterruptException {
+    if (Thread.currentThread().isInterrupted()) {
+      throw closed;
+    }
   }
 
   private void note(Path file, String defect) {

@@ -85,7 +85,9 @@ class NcclGraphTest {
             PREFIX + "Trees [0] 2/-1/-1->0->-1",
             PREFIX + "P2P Chunksize set to 131072",
             other + "ncclCommSplit comm 0xa0c rank 1 nranks 3 parent 0xb4 - Init COMPLETE",
-            PREFIX + "ncclCommSplit comm 0xa0 rank 0 nranks 3 parent 0xb0 - Init COMPLETE");
+            PREFIX + "ncclCommSplit comm 0xa0 rank 0 nranks 3 parent 0xb0 - Init COMPLETE",
+            // Of another communicator.
+            PREFIX + "Channel 00/01 : 2 1 0");
     assertEquals(
         List.of(PREFIX + "Channel 00/01 : 0 2 1", PREFIX + "Trees [0] 2/-1/-1->0->-1"),
         NcclGraph.linesOf(log, 0xa0));
