@@ -134,7 +134,7 @@ final class OperationNumbers {
     launched = number;
   }
 
-  /** Returns how often this rank has called the operation of a collective, captured calls apart. */
+  /** Returns where a collective is among this rank's calls of the same operation. */
   synchronized CallCount calls(long number) {
     byte operation = operations[slot(number)];
     if (number == 0 || collectives - number >= REMEMBERED || operation == CAPTURED) {

@@ -387,11 +387,15 @@ final class CommunicatorHandle {
       return context
           .awaited()
           .map(known -> new Awaited(peers() + "; " + known.text(), known.ranks(), known.failed()))
-          .orElseGet(() -> new Awaited(peers(), new BitSet()));
+          .orElseGet(this::unknownPeers);
     } catch (RuntimeException | Error e) {
       LOG.warn("{}: it is not known which ranks are late", this, e);
-      return new Awaited(peers(), new BitSet());
+      return unknownPeers();
     }
+  }
+
+  private Awaited unknownPeers() {
+    return new Awaited(peers(), new BitSet());
   }
 
   /** Records what a call waits for that has exceeded its timeout, which ends the communicator. */
@@ -456,7 +460,7 @@ final class CommunicatorHandle {
    * returned success before it has completed. Throws for any other result.
    */
   void settle(int result, String function) {
-    settle(result, function, () -> new Awaited(peers(), new BitSet()));
+    settle(result, function, this::unknownPeers);
   }
 
   /** Waits as {@link #settle(int, String)} does, for a launch. */

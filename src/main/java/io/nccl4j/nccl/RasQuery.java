@@ -144,12 +144,13 @@ final class RasQuery {
           boolean complete = status.timeouts() == 0;
           CallCount after = calls.get();
           Awaited answer = describe(own.getFirst(), complete, after);
-          boolean named = !answer.ranks().isEmpty() || !answer.failed().isEmpty();
-          if (complete && unlisted(own.getFirst()).isEmpty() && (named || before.equals(after))) {
+          boolean certain =
+              before.equals(after) || !answer.ranks().isEmpty() || !answer.failed().isEmpty();
+          if (certain && complete && unlisted(own.getFirst()).isEmpty()) {
             return answer;
           }
           incomplete =
-              named || before.equals(after)
+              certain
                   ? answer
                   : unknown(answer.text() + "; this rank has called " + words() + " meanwhile");
         }

@@ -61,15 +61,19 @@ class RasQueryTest {
 
   private void assertDescribed(
       Operation operation, long later, String text, Set<Integer> behind, Set<Integer> failed) {
-    Awaited awaited =
-        new RasQuery(0, operation, null)
-            .describe(
-                new RasStatus.Communicator(1, "", size, ranks, missing),
-                complete,
-                new CallCount(1000, later, 0));
+    Awaited awaited = described(operation, new CallCount(1000, later, 0));
     assertEquals(text, awaited.text());
     assertEquals(RankSets.of(behind), awaited.ranks());
     assertEquals(RankSets.of(failed), awaited.failed());
+  }
+
+  private Awaited described(CallCount own) {
+    return described(Operation.ALL_REDUCE, own);
+  }
+
+  private Awaited described(Operation operation, CallCount own) {
+    return new RasQuery(0, operation, null)
+        .describe(new RasStatus.Communicator(1, "", size, ranks, missing), complete, own);
   }
 
   @Test
@@ -106,12 +110,7 @@ class RasQueryTest {
     calls(0, 6, 0);
     calls(1, 5, 0);
     calls(2, 4, 0);
-    Awaited awaited =
-        new RasQuery(0, Operation.ALL_REDUCE, null)
-            .describe(
-                new RasStatus.Communicator(1, "", size, ranks, missing),
-                true,
-                new CallCount(5, 0, 1));
+    Awaited awaited = described(new CallCount(5, 0, 1));
     assertEquals(RankSets.of(Set.of(2)), awaited.ranks());
   }
 
@@ -136,23 +135,14 @@ class RasQueryTest {
         awaited.text());
   }
 
-  private Awaited described(CallCount own) {
-    return new RasQuery(0, Operation.ALL_REDUCE, null)
-        .describe(new RasStatus.Communicator(1, "", size, ranks, missing), complete, own);
-  }
-
   @Test
   void callThatHasNotReturnedIsComparedOnceItIsCounted() {
     calls(0, 6, 0);
     calls(1, 5, 0);
-    RasStatus.Communicator communicator = new RasStatus.Communicator(1, "", size, ranks, missing);
-    RasQuery query = new RasQuery(0, Operation.ALL_REDUCE, null);
-    assertEquals(
-        RankSets.of(Set.of(1)),
-        query.describe(communicator, true, new CallCount(6, -1, 0)).ranks());
+    assertEquals(RankSets.of(Set.of(1)), described(new CallCount(6, -1, 0)).ranks());
     assertEquals(
         "NCCL has not counted this all-reduce, so it does not tell which rank is late",
-        query.describe(communicator, true, new CallCount(7, -1, 0)).text());
+        described(new CallCount(7, -1, 0)).text());
   }
 
   @Test
@@ -190,12 +180,7 @@ class RasQueryTest {
       calls(rank, rank, 0);
       behind.add(rank);
     }
-    Awaited awaited =
-        new RasQuery(0, Operation.ALL_REDUCE, null)
-            .describe(
-                new RasStatus.Communicator(1, "", size, ranks, missing),
-                true,
-                new CallCount(1000, 0, 0));
+    Awaited awaited = described(new CallCount(1000, 0, 0));
     assertEquals(RankSets.of(behind), awaited.ranks());
     assertTrue(
         awaited
