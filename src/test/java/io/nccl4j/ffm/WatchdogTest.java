@@ -22,7 +22,6 @@ import io.nccl4j.fixtures.libraries.Requirement;
 import io.nccl4j.fixtures.libraries.StandIn;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.nccl.NcclCommunicator;
-import java.io.BufferedReader;
 import java.lang.ProcessBuilder.Redirect;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -33,8 +32,6 @@ import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
 
 /** What is logged and done while no thread waits for operations that do not complete. */
 @OnStandIn
@@ -98,21 +95,31 @@ class WatchdogTest {
   }
 
   /** As its peers may have been, so that they are late for no other reason. */
-  @ParameterizedTest
-  @ValueSource(booleans = {true, false})
-  void stoppedProcessHasTheTimeThatWasLeft(boolean inCall) throws Exception {
-    Process rank = hangingRank(12, inCall).redirectError(Redirect.DISCARD).start();
-    try (BufferedReader out = rank.inputReader()) {
-      assertEquals("waits", out.readLine());
-      Thread.sleep(3_000); // until it waits
-      signal(rank, "STOP");
+  @Test
+  void stoppedProcessHasTheTimeThatWasLeft() throws Exception {
+    Process inCall = hangingRank(12, true).redirectError(Redirect.DISCARD).start();
+    Process inWait = hangingRank(12, false).redirectError(Redirect.DISCARD).start();
+    List<Process> ranks = List.of(inCall, inWait);
+    try {
+      for (Process rank : ranks) {
+        assertEquals("waits", rank.inputReader().readLine());
+      }
+      Thread.sleep(3_000); // until they wait
+      for (Process rank : ranks) {
+        signal(rank, "STOP");
+      }
       Thread.sleep(12_000);
-      signal(rank, "CONT");
-      assertFalse(rank.waitFor(4, TimeUnit.SECONDS), "it had some nine seconds left");
-      assertTrue(rank.waitFor(1, TimeUnit.MINUTES));
-      assertEquals(1, rank.exitValue());
+      for (Process rank : ranks) {
+        signal(rank, "CONT");
+      }
+      assertFalse(inCall.waitFor(4, TimeUnit.SECONDS), "it had some nine seconds left");
+      assertTrue(inWait.isAlive(), "it had some nine seconds left");
+      for (Process rank : ranks) {
+        assertTrue(rank.waitFor(1, TimeUnit.MINUTES));
+        assertEquals(1, rank.exitValue());
+      }
     } finally {
-      rank.destroyForcibly();
+      ranks.forEach(Process::destroyForcibly);
     }
   }
 

@@ -319,7 +319,7 @@ abstract class CollectivesContract {
   }
 
   private static long[] counts(int n) {
-    return n <= 8 ? COUNTS : COUNTS_OF_MANY_RANKS;
+    return n <= 4 ? COUNTS : COUNTS_OF_MANY_RANKS;
   }
 
   private boolean reduces(DataType type, ReduceOp op, int n) {

@@ -24,7 +24,7 @@ class ReferenceOverSharedMemoryContractTest extends ContractSuite {
 
       @Override
       public int maxRanks() {
-        return 16;
+        return 11;
       }
     };
   }

@@ -21,7 +21,7 @@ class ReferenceOverTcpContractTest extends ContractSuite {
 
       @Override
       public int maxRanks() {
-        return 16;
+        return 11;
       }
     };
   }

@@ -35,6 +35,9 @@ import org.junit.jupiter.params.provider.MethodSource;
 @Tag("slow")
 class PredictionTest {
   private static final long SEED = Long.getLong("test.seed", 20261121);
+  private static final DataType[] SOME_TYPES = {
+    DataType.FLOAT32, DataType.FLOAT16, DataType.FLOAT8E4M3
+  };
 
   /** An operator by name, since a pre-multiplied sum belongs to one communicator. */
   private enum Combine {
@@ -206,7 +209,9 @@ class PredictionTest {
   void everyTypeAndOperatorHasThePredictedBits(int ranks, String name, ReferenceOptions options) {
     // A few elements per chunk for the small types, several loops for the large ones.
     int count = 20 * ranks + 3;
-    assertPredicted(options, ranks, new int[] {count}, DataType.values(), Combine.values());
+    // The arithmetic of a type does not depend on the number of ranks.
+    DataType[] types = ranks <= 5 ? DataType.values() : SOME_TYPES;
+    assertPredicted(options, ranks, new int[] {count}, types, Combine.values());
   }
 
   static Stream<Arguments> channelsAndProtocols() {
@@ -244,12 +249,7 @@ class PredictionTest {
   @MethodSource("channelsAndProtocols")
   void sumsOfAllLayoutsHaveThePredictedBits(
       int ranks, int channels, Protocol protocol, String name, ReferenceOptions options) {
-    assertPredicted(
-        options,
-        ranks,
-        new int[] {5, 34_567},
-        new DataType[] {DataType.FLOAT32, DataType.FLOAT16, DataType.FLOAT8E4M3},
-        new Combine[] {Combine.SUM});
+    assertPredicted(options, ranks, new int[] {5, 34_567}, SOME_TYPES, new Combine[] {Combine.SUM});
   }
 
   // Derived by hand from runRing in NCCL's all_reduce.h: chunks of 8 elements, the fold of chunk c

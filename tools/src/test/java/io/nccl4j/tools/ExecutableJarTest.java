@@ -85,7 +85,9 @@ class ExecutableJarTest {
   @Test
   void sweepStartsPerf() throws Exception {
     FinishedProgram ended =
-        run(Map.of(), "sweep --backend reference --ranks 2 -b 8 -e 8 -n 1 --rounds 1".split(" "));
+        run(
+            Map.of(),
+            "sweep --backend reference --ranks 2 -b 8 -e 8 -n 1 --rounds 1 --algo ring".split(" "));
     assertEquals(0, ended.status(), ended.output());
     assertTrue(ended.out().contains("ring"), ended.output());
   }

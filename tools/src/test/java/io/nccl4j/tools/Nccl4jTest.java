@@ -154,7 +154,7 @@ class Nccl4jTest {
   @Test
   void sweepStartsPerfThroughNccl4j() throws Exception {
     FinishedProgram ended =
-        run("sweep", "--backend", "reference", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1");
+        run("sweep --backend reference --ranks 2 -b 8 -e 8 -n 1 --rounds 1 --algo ring".split(" "));
     assertEquals(0, ended.status(), ended.output());
     assertTrue(ended.output().contains("ring"), ended.output());
   }

@@ -26,6 +26,8 @@ class TensorParallelTest {
     command.addAll(
         FinishedProgram.java(
             "--sun-misc-unsafe-memory-access=allow",
+            // Only the second compiler knows vectors.
+            "-XX:TieredStopAtLevel=4",
             "--add-modules",
             "jdk.incubator.vector",
             TensorParallel.class.getName()));
