@@ -6,8 +6,9 @@ import org.jspecify.annotations.NullMarked;
  * What happens on NCCL to operations that the device does not complete within the timeout of their
  * communicator. NCCL itself has no timeout: a rank waits for a peer indefinitely.
  *
- * <p>It does not apply to a call that is inside NCCL for that long because it connects to its
- * peers: its communicator is aborted, and the call throws an {@link NcclTimeoutException}.
+ * <p>It does not apply to a call that is itself inside NCCL for that long, such as to connect to
+ * its peers: the call throws an {@link NcclTimeoutException}. A blocking communicator is aborted
+ * for that; before NCCL 2.28.7, only a warning is logged.
  */
 @NullMarked
 public enum TimeoutAction {

@@ -109,14 +109,21 @@ final class CallWatch {
     if (seen.passes(Deadline.warning(timeout), last)) {
       end.warnOfCall(call, Duration.ofNanos(now - since));
     }
-    // Ranks that time out a little earlier abort, and would seem to have left.
-    Duration half = timeout.dividedBy(2);
-    if (seen.passes(timeout.minus(half.compareTo(ASK_BEFORE) < 0 ? half : ASK_BEFORE), last)) {
+    if (seen.passes(timeout.minus(askBefore(timeout)), last)) {
       end.askAboutCall(call);
     }
     if (seen.passes(timeout, last)) {
       end.endOverdueCall(call);
     }
     return seen;
+  }
+
+  /**
+   * Returns how long before the timeout to ask who is late. Ranks that began a little earlier abort
+   * by then, and would seem to have left.
+   */
+  private static Duration askBefore(Duration timeout) {
+    long nanos = Math.max(timeout.toNanos() / 10, ASK_BEFORE.toNanos());
+    return Duration.ofNanos(Math.min(nanos, timeout.toNanos() / 2));
   }
 }

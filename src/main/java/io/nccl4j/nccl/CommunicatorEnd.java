@@ -12,6 +12,8 @@ import io.nccl4j.spi.CommunicatorDriver;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
 import org.apache.logging.log4j.Logger;
 
 /**
@@ -31,8 +33,8 @@ final class CommunicatorEnd {
   private static final Duration LEAVE_TIMEOUT = Duration.ofSeconds(1);
   private static final double MILLIS_PER_SECOND = 1000;
 
-  /** What a call waited for shortly before its timeout. */
-  private record LateCall(int call, Awaited awaited) {}
+  /** What a call waits for, asked before its timeout. */
+  private record LateCall(int call, CompletableFuture<Awaited> awaited) {}
 
   private final CommunicatorContext context;
   private final CommunicatorHandle handle;
@@ -134,7 +136,8 @@ final class CommunicatorEnd {
 
   /** Finds out which ranks a call waits for that may soon exceed the timeout. */
   void askAboutCall(int call) {
-    BlockingCalls.start("lost-ranks", () -> late = new LateCall(call, handle.awaited()));
+    Executor thread = work -> BlockingCalls.start("lost-ranks", work);
+    late = new LateCall(call, CompletableFuture.supplyAsync(handle::awaited, thread));
   }
 
   /**
@@ -159,7 +162,7 @@ final class CommunicatorEnd {
   private void abortOverdue(int call) {
     String function = handle.function();
     LateCall known = late;
-    Awaited awaited = known.call == call ? known.awaited : handle.awaited();
+    Awaited awaited = known.call == call ? known.awaited.join() : handle.awaited();
     // The call may have returned by itself.
     if (handle.watchedCall() != call) {
       return;

@@ -247,6 +247,23 @@ class RasOnStandInTest {
       StandIn.setEnvironment("NCCL_RAS_ADDR", service.address());
       allReduce(0);
       assertContains("; all-reduce 2: rank 1 has called 1" + process(), timeout());
+      assertEquals(1, service.accepted());
+    }
+  }
+
+  /** An answer that names nobody may be older than this rank's last calls. */
+  @Test
+  void callsWhileAskingLetItAskAgain() throws IOException {
+    UnaryOperator<String> calling =
+        status -> {
+          allReduce(0);
+          return status.replace("\"AllReduce\": 1", "\"AllReduce\": 2");
+        };
+    try (RasServer service = answeringAtFirst(calling)) {
+      StandIn.setEnvironment("NCCL_RAS_ADDR", service.address());
+      allReduce(0);
+      assertEquals(Set.of(1), timeout().missingRanks());
+      assertEquals(2, service.accepted());
     }
   }
 
@@ -328,6 +345,45 @@ class RasOnStandInTest {
     }
   }
 
+  /**
+   * They seem to be lost when the others time out, which have asked before, also if that is slow.
+   */
+  @ParameterizedTest
+  @ValueSource(longs = {0, 4_000})
+  void ranksThatTimeOutALittleEarlierAreNotLost(long answerMillis) throws Exception {
+    RasServer.Answers slow =
+        (command, connection) -> {
+          String status = standInStatus();
+          // The warning comes at the same time as the question.
+          if (command.endsWith("STATUS") && connection <= 2) {
+            sleep(answerMillis);
+          }
+          return RasServer.nccl(command, status);
+        };
+    StandIn.connect(true);
+    CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(6));
+    try (RasServer service = new RasServer(slow);
+        Pair connecting = new Pair(config);
+        Buffer value = connecting.rank(0).newBuffer(DataType.INT32, COUNT)) {
+      StandIn.setEnvironment("NCCL_RAS_ADDR", service.address());
+      Thread earlier =
+          Thread.ofPlatform()
+              .start(
+                  () -> {
+                    sleep(4_500);
+                    connecting.rank(1).abort();
+                  });
+      NcclException thrown =
+          assertThrows(
+              NcclTimeoutException.class,
+              () -> connecting.rank(0).allReduce(value, value, ReduceOp.SUM, connecting.stream(0)));
+      assertTrue(connecting.rank(1).isAborted());
+      assertEquals(Set.of(), thrown.failedRanks(), thrown::getMessage);
+      earlier.join();
+      connecting.abort();
+    }
+  }
+
   @Test
   void remoteErrorNamesTheLostRank() {
     allReduce(0);
@@ -389,6 +445,14 @@ class RasOnStandInTest {
   private static int reportRemoteError(MemorySegment comm) {
     StandIn.failRank(comm, 0, NcclResult.REMOTE_ERROR.code());
     return 0;
+  }
+
+  private static void sleep(long millis) {
+    try {
+      Thread.sleep(millis);
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
   }
 
   private static String standInStatus() {

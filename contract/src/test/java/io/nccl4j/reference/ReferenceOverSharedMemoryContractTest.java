@@ -24,7 +24,7 @@ class ReferenceOverSharedMemoryContractTest extends ContractSuite {
 
       @Override
       public int maxRanks() {
-        return 11;
+        return 11; // As many as a test needs; ReferenceContractTest has more.
       }
     };
   }

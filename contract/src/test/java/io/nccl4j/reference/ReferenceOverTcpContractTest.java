@@ -21,7 +21,7 @@ class ReferenceOverTcpContractTest extends ContractSuite {
 
       @Override
       public int maxRanks() {
-        return 11;
+        return 11; // As many as a test needs; ReferenceContractTest has more.
       }
     };
   }
